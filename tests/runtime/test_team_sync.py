@@ -154,15 +154,16 @@ def test_the_users_settings_may_be_in_another_file(
 ) -> None:
     ada, _ = people
     remote = git(ada.team, "remote", "get-url", "origin")
-    (tmp_path / "settings").write_text(
-        f'[user]\n\tname = Eve Moss\n\temail = eve@example.org\n[url "{remote}"]\n\tinsteadOf = team:\n'
-    )
+    (tmp_path / "who").write_text("[user]\n\tname = Eve Moss\n\temail = eve@example.org\n")
+    (tmp_path / "settings").write_text(f'[include]\n\tpath = who\n[url "{remote}"]\n\tinsteadOf = team:\n')
+    (tmp_path / "userhome" / ".gitconfig").unlink()
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(tmp_path / "settings"))
+    git(ada.team, "config", "user.name", "the repository's own")
     git(ada.team, "remote", "set-url", "origin", "team:")
     ada.sync.agree("team:")
     ada.save("The ward has 3 beds", "ward")
     assert ada.sync.run().sent
-    assert git(ada.team, "log", "--format=%an <%ae>") == "Eve Moss <eve@example.org>"
+    assert git(ada.team, "log", "--format=%an <%ae> %cn <%ce>") == " ".join(2 * ["Eve Moss <eve@example.org>"])
     assert int(git(Path(remote), "rev-list", "--count", "main")) == 1
 
 
@@ -262,6 +263,86 @@ def test_nothing_private_torn_or_secret_is_sent(people: tuple[Person, Person]) -
     ada.sync.run()
     ben.sync.run()
     assert set(ben.files()) == {"project_gloves.md"}
+
+
+@pytest.mark.requirement("M12")
+def test_only_memories_are_sent_and_other_files_of_the_folder_stay_as_they_are(people: tuple[Person, Person]) -> None:
+    ada, ben = people
+    ada.save("Gloves are in the cupboard", "gloves")
+    (ada.team / ".env").write_text("PASSWORD=hunter2Sturm99!\n")
+    (ada.team / "notes.txt").write_text("mine\n")
+    (ada.team / "link.md").symlink_to("/dev/zero")
+    ada.sync.run()
+    assert not {".env", "notes.txt"} & set(git(ada.team, "ls-files").split("\n"))
+    (ada.team / "sub").mkdir()
+    wrong = {"user.md": "user", "twice.md": "user\ntype: user", "upper.md": "User"}
+    for name, type_name in wrong.items():
+        path = ada.team / "sub" / name
+        path.write_text(f"---\nname: Ada\ntype: {type_name}\n---\nAda works at night.\n")
+        with pytest.raises(InputError, match=f"sub/{name}.*about"):
+            ada.sync.run()
+        path.unlink()
+    ben.sync.run()
+    text = (ben.team / "project_gloves.md").read_text()
+    (ben.team / "project_gloves.md").write_text(text.replace("cupboard", "cellar"))
+    (ben.team / "key.md").write_text("AKIA" + "QWERTYUIOPASDFGH\n")
+    git(ben.team, "add", "-A")
+    git(ben.team, "commit", "-qm", "by hand")
+    git(ben.team, "push", "-q", "origin", "HEAD:main")
+    ada.memory.update("team/project_gloves.md", "Gloves are in the attic")
+    with pytest.raises(InputError, match=r"key\.md"):
+        ada.sync.run()
+    assert (ada.team / ".env").read_text() + (ada.team / "notes.txt").read_text() == "PASSWORD=hunter2Sturm99!\nmine\n"
+
+
+@pytest.mark.requirement("M12")
+def test_a_remote_cannot_replace_the_journal(people: tuple[Person, Person]) -> None:
+    ada, ben = people
+    ada.save("Gloves are in the cupboard", "gloves")
+    ada.sync.run()
+    ben.sync.run()
+    ben.save("Masks are on the shelf", "masks")
+    journal = ada.team / ".journal" / "journal.jsonl"
+    before = journal.read_bytes()
+    git(ben.team, "add", "--force", "-A")
+    git(ben.team, "commit", "-qm", "with the journal")
+    git(ben.team, "push", "-q", "origin", "HEAD:main")
+    with pytest.raises(InputError, match=r"\.journal, the journal of one user"):
+        ada.sync.run()
+    assert journal.read_bytes() == before
+    git(ben.team, "rm", "-rq", "--cached", ".journal")
+    git(ben.team, "commit", "-qm", "without")
+    git(ben.team, "push", "-q", "origin", "HEAD:main")
+    assert ada.sync.run().received == ("project_masks.md",)
+
+
+@pytest.mark.requirement("M12")
+@pytest.mark.parametrize("is_sent", [False, True])
+def test_a_memory_that_plain_git_merged_line_by_line_becomes_both_versions_at_the_next_sync(
+    people: tuple[Person, Person], is_sent: bool
+) -> None:
+    ada, ben = people
+    file = ada.save("Beds are counted at six", "beds")
+    ada.sync.run()
+    ben.sync.run()
+    for one, hour in ((ada, "seven"), (ben, "eight")):
+        text = (one.team / file).read_text()
+        changed = text.replace("description: Beds are", f"description: At {hour} beds are").replace("six", hour)
+        (one.team / file).write_text(changed.replace("modified: ", f"since: {hour}\nmodified: "))
+        git(one.team, "commit", "-qam", hour)
+    git(ada.team, "push", "-q", "origin", "HEAD:main")
+    git(ben.team, "pull", "-q", "--no-rebase", "--no-edit", "origin", "main")
+    assert any("cannot be read" in one.problem for one in ben.memory.lint())
+    if is_sent:
+        git(ben.team, "push", "-q", "origin", "HEAD:main")
+    first, second = (ada, ben) if is_sent else (ben, ada)
+    done = first.sync.run()
+    second.sync.run()
+    assert len(done.both) == 1
+    assert "seven" in ada.files()[file]
+    assert "eight" in ada.files()[done.both[0]]
+    assert ada.files() == ben.files()
+    assert not [one for one in ada.memory.lint() if "cannot be read" in one.problem]
 
 
 def test_without_an_agreed_remote_nothing_is_sent(tmp_path: Path, people: tuple[Person, Person]) -> None:

@@ -23,13 +23,25 @@ _USERS_OWN: Final = frozenset(
 )
 
 
-def run_git(directory: Path, *arguments: str, timeout_seconds: float = 60.0) -> subprocess.CompletedProcess[str]:
-    """Run a git command and return its exit code and output; raise ``InputError`` if it fails to run safely."""
+def run_git(
+    directory: Path, *arguments: str, identity: str = "", timeout_seconds: float = 60.0
+) -> subprocess.CompletedProcess[str]:
+    """Run a git command and return its exit code and output; raise ``InputError`` if it fails to run safely.
+
+    An ``identity`` ("name <address>") is the author and committer of a commit; else git takes it from its settings.
+    """
+    name, _, address = identity.rpartition(" <")
+    who = {
+        f"GIT_{role}_{key}": value
+        for role in ("AUTHOR", "COMMITTER")
+        for key, value in (("NAME", name), ("EMAIL", address.rstrip(">")))
+        if name
+    }
     try:
         done = subprocess.run(
             [sys.executable, "-I", "-S", str(PROGRAM), *arguments],
             cwd=directory,
-            env={**os.environ, "LC_ALL": "C"},
+            env={**os.environ, **who, "LC_ALL": "C"},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             encoding="utf-8",
@@ -53,7 +65,7 @@ def git_identity() -> str:
 
 @lru_cache(maxsize=2)
 def _identity(file: str, home: str, settings: str) -> str:
-    place = ("--file", file) if file else ("--global",)
+    place = ("--includes", "--file", file) if file else ("--includes", "--global")
     try:
         done = run_git(Path("/"), "config", *place, "--get-regexp", r"^user\.(name|email)$")
     except InputError:

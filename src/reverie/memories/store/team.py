@@ -20,8 +20,11 @@ GIT_RULES: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def refuse_private(file: str, data: bytes | None) -> None:
-    """Raise ``InputError`` for a memory about the user, which is never shared, however it comes."""
-    if data is not None and read_record(file, data, scope="team").type == "user":
+    """Raise ``InputError`` for a memory about the user, which is never shared, or one that cannot be read."""
+    memory = read_record(file, data or b"", scope="team")
+    if memory.problem:
+        raise InputError(f"{file} cannot be read, so it may be about a person: {memory.problem}")
+    if memory.type.strip().casefold() == "user":
         raise InputError(f"{file} is a memory about the user, and those are always private; save it without a scope")
 
 

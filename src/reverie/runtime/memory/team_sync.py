@@ -14,15 +14,16 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from ...digests import hex_of
-from ...errors import InputError
+from ...errors import InputError, StorageError
 from ...memories.rules.secrets import refuse_secrets
 from ...memories.store.drafts import reindex
 from ...memories.store.index import INDEX
+from ...memories.store.journal_files import JOURNAL
 from ...memories.store.names import is_memory
 from ...memories.store.records import MemoryRecord, has_conflict, read_record, revised_text
 from ...memories.store.side_files import read_plain
 from ...memories.store.store import MemoryStore
-from ...memories.store.team import refuse_private, write_git_rules
+from ...memories.store.team import GIT_RULES, refuse_private, write_git_rules
 from ...paths import replace_file
 from ...tools.git import git_identity, run_git, run_remote_git
 from ...values import record
@@ -30,6 +31,7 @@ from ...values import record
 _REMOTES: Final = "team-remotes.json"
 _ROUNDS: Final = 5
 _PULLED: Final = "refs/reverie/pulled"
+_MEMORIES: Final = ":(glob)**/*.md"
 
 
 @record
@@ -113,8 +115,8 @@ class TeamSync:
             is_empty = not self._head()
             theirs = self._fetched(remote, branch)
             if theirs and is_empty:
-                received |= dict.fromkeys(name for name in self._names_between("", theirs) if name != INDEX)
-            self._commit("Memories of the team")
+                received |= dict.fromkeys(self._names_between("", theirs))
+            both += self._commit("Memories of the team")
             if theirs:
                 came, kept = self._merged(theirs)
                 received |= dict.fromkeys(came)
@@ -162,11 +164,21 @@ class TeamSync:
             done = self._remote_git("fetch", "--quiet", "--no-tags", remote, wanted)
         if done.returncode:
             raise InputError(f"{remote} cannot be reached: {_reason(done.stderr)}")
+        if theirs:
+            self._refuse_journal(remote, theirs)
         if theirs and not head:  # an empty clone begins with the others' commits
             self._git("update-ref", "HEAD", theirs)
             self._git("read-tree", theirs)
             run_git(self.folder, "checkout-index", "--all", "--quiet")  # it keeps files that are there, and fails then
         return theirs
+
+    def _refuse_journal(self, remote: str, commit: str) -> None:
+        """Raise ``InputError`` for a commit that has files of a journal: git would write them over our own."""
+        for name in self._git("ls-tree", "-z", "--name-only", commit, "--", "./").split("\0"):
+            if name.casefold() == JOURNAL:
+                raise InputError(
+                    f"{remote} has {name}, the journal of one user; commit 'git rm -r --cached {name}' there"
+                )
 
     def _head(self) -> str:
         return run_git(self.folder, "rev-parse", "--verify", "--quiet", "HEAD").stdout.strip()
@@ -176,28 +188,57 @@ class TeamSync:
 
     # -- commits
 
-    def _commit(self, why: str, *, merge: bool = False) -> None:
-        """Commit the shared folder as it is, with an index made from its files."""
+    def _commit(self, why: str, *, merged: str = "") -> list[str]:
+        """Commit the shared files as they are, with an index made from them, as a merge with a commit if one is given.
+
+        Other files of the folder are the user's own matter. Return the new files of ``_parted``.
+        """
         write_git_rules(str(self.folder))
+        both = self._parted(merged)
         self._check()
         self._store.commit(lambda table: reindex(table, who="sync"), notice=True)
-        self._git("add", "--all", "--", ".")
-        if not merge and run_git(self.folder, "diff", "--cached", "--quiet", "--", ".").returncode == 0:
-            return
-        author = (f"--author={name}",) if (name := git_identity()) and "<" in name else ()
-        only = () if merge else ("--", ".")
-        self._git("commit", "--quiet", "--no-gpg-sign", "--no-verify", *author, "-m", why, *only)
+        names = self._shared()
+        shared = [name for name in GIT_RULES if name in names]
+        shared += [_MEMORIES] if any(name not in GIT_RULES for name in names) else []
+        self._git("add", "--all", "--", *shared)
+        if not merged and run_git(self.folder, "diff", "--cached", "--quiet", "--", *shared).returncode == 0:
+            return both
+        only = () if merged else ("--", *shared)
+        self._git("commit", "--quiet", "--no-gpg-sign", "--no-verify", "-m", why, *only, identity=git_identity())
+        return both
+
+    def _shared(self) -> set[str]:
+        """Return the files of the folder that git shares: memories, index, and its own rules."""
+        known = ("--cached", "--others", "--exclude-standard")
+        return set(self._git("ls-files", "-z", *known, "--", *GIT_RULES, _MEMORIES).split("\0")[:-1])
 
     def _check(self) -> None:
         """Raise ``InputError`` for a file that must not be shared: about a person, with a secret, or torn."""
-        for path in sorted(self.folder.glob("*.md")):
-            data = path.read_bytes()
-            text = data.decode("utf-8", "replace")
-            if path.name != INDEX:
-                refuse_private(path.name, data)
-                if has_conflict(text):
-                    raise InputError(f"{path} has conflict markers of git; keep the right version first")
+        for name in sorted(self._shared()):
+            try:
+                data = self._bytes(name) or b""
+            except StorageError:
+                continue  # a link, of which git shares only the address
+            text, path = data.decode("utf-8", "replace"), self.folder / name
+            if has_conflict(text) and name != INDEX:
+                raise InputError(f"{path} has conflict markers of git; keep the right version first")
+            if is_memory(name):
+                refuse_private(name, data)
             refuse_secrets(text, str(path))
+
+    def _parted(self, merged: str) -> list[str]:
+        """Put both versions in place of each memory that a merge by plain git made unreadable; return the new files."""
+        both: list[str] = []
+        for name in [one.file for one in self._store.scan().memories if one.problem]:
+            heads = [commit for commit in (self._head(), merged) if commit]
+            last = run_git(self.folder, "log", "-1", "--format=%H %P", *heads, "--", name).stdout.split()
+            now, then = self._bytes(name), self._taken(last[0], name) if len(last) == 3 else None
+            versions = [self._taken(commit, name) for commit in last[1:]] if now == then else []
+            if None in versions or not versions or any(read_record(name, one or b"").problem for one in versions):
+                replace_file(str(self.folder), name, now or b"")
+            elif kept := self._keep_both(name, *versions):
+                both.append(kept)
+        return both
 
     # -- merges
 
@@ -210,28 +251,28 @@ class TeamSync:
         came = self._names_between(base, theirs)
         if base == ours:  # nothing of ours to merge, so no commit of ours either
             self._git("merge", "--ff-only", "--quiet", theirs)
-            self._commit("Memories of the team")
-            return [name for name in came if name != INDEX], []
+            return list(came), self._commit("Memories of the team")
         mine = {name: self._bytes(name) for name in self._names_between(base, ours)}
-        twice = [name for name in came if name in mine and name != INDEX]
+        twice = [name for name in came if name in mine]
         options = ("--no-commit", "--no-ff", "--allow-unrelated-histories", "--quiet")
         merged = run_git(self.folder, "merge", *options, theirs)
         here = [os.path.relpath(self._top / name, self.folder) for name in self._unmerged()]
-        if merged.returncode and (not here or any(name.startswith("..") for name in here)):
+        others = [name for name in here if name.startswith("..") or not (name.endswith(".md") or name in GIT_RULES)]
+        if merged.returncode and (not here or others):
             run_git(self.folder, "merge", "--abort")
-            why = f"{here[0]} conflicts" if here else _reason(merged.stderr or merged.stdout)
+            why = f"{others[0]} conflicts" if others else _reason(merged.stderr or merged.stdout)
             raise InputError(f"the repository cannot be merged: {why}; merge it by hand, then sync again")
         both: list[str] = []
         try:
             for name in dict.fromkeys((*twice, *here)):
                 kept = self._keep_both(name, mine.get(name), self._taken(theirs, name))
                 both += [kept] if kept else []
-            self._commit("Merge memories of the team", merge=True)
+            both += self._commit("Merge memories of the team", merged=theirs)
         except BaseException:
-            run_git(self.folder, "add", "--all", "--", ".")  # else files that differ from the index would stay
+            run_git(self.folder, "add", "--all", "--", _MEMORIES)  # else files that differ from the index would stay
             run_git(self.folder, "merge", "--abort")
             raise
-        return [name for name in came if name != INDEX], both
+        return list(came), both
 
     def _keep_both(self, name: str, ours: bytes | None, theirs: bytes | None) -> str:
         """Put the others' version of a file in its place and ours beside it; return the name of ours, '' if equal."""
@@ -257,17 +298,19 @@ class TeamSync:
         return self._git("diff", "--name-only", "-z", "--diff-filter=U").split("\0")[:-1]
 
     def _names_between(self, old: str, new: str) -> tuple[str, ...]:
-        """Return the shared Markdown files that differ between two commits; all of ``new`` without an old one."""
+        """Return the shared memories that differ between two commits; all of ``new`` without an old one."""
         if old:
             found = self._git("diff", "--name-only", "-z", "--relative", old, new, "--", ".")
         else:
             found = self._git("ls-tree", "-r", "-z", "--name-only", new, "--", ".")
-        return tuple(name for name in found.split("\0") if name.endswith(".md"))
+        return tuple(name for name in found.split("\0") if name.endswith(".md") and name != INDEX)
 
-    def _git(self, *arguments: str) -> str:
-        done = run_git(self.folder, *arguments)
+    def _git(self, *arguments: str, identity: str = "") -> str:
+        done = run_git(self.folder, *arguments, identity=identity)
         if done.returncode:
-            raise InputError(f"'git {arguments[0]}' failed in {self.folder}: {_reason(done.stderr or done.stdout)}")
+            why = _reason(done.stderr or done.stdout)
+            hint = "; set user.name and user.email with 'git config --global'" if "identity unknown" in why else ""
+            raise InputError(f"'git {arguments[0]}' failed in {self.folder}: {why}{hint}")
         return done.stdout.strip("\n")
 
 

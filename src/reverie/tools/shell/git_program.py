@@ -24,6 +24,7 @@ else:  # this program runs without the package
     from confine import GIT_SETTINGS, absolute_path, git_environment, restrict_programs
 
 FAILED, NOT_FOUND, USAGE = 128, 127, 129
+IDENTITY = ("GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL")
 FLAGS = ("--no-pager", "-P", "--no-optional-locks", "--literal-pathspecs", "--version")
 # Commands that show differences, which drivers of the repository would convert or show.
 WITHOUT_DRIVERS = {
@@ -63,7 +64,7 @@ def run(arguments: list[str]) -> None:
     if not git:
         raise FileNotFoundError(2, "git is not installed here")
     program = os.path.realpath(git)
-    plain = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    plain = {name: value for name, value in os.environ.items() if not name.startswith("GIT_") or name in IDENTITY}
     plain |= {"PATH": path, "PAGER": "cat"}
     found = configuration(git, plain | git_environment(GIT_SETTINGS)) if top else []
     check_place(top, found)
