@@ -108,3 +108,19 @@ def test_after_a_compaction_the_opening_comes_first_and_context_that_is_said_aga
     assert order == sorted(order)
     assert said.count("PIER-VALUE") == said.count("RULES-VALUE") == 1
     assert "It goes on" in said[order[1] : order[2]], "kept messages follow the summary"
+
+
+@pytest.mark.requirement("W3", "W8")
+def test_instructions_in_a_folder_whose_name_is_no_text_are_said_once(tmp_path: Path) -> None:
+    folder = tmp_path / "caf\udce9"
+    folder.mkdir()
+    stage = prepared_stage(folder, "Fine.")
+
+    async def steps(agent: Agent) -> None:
+        for prompt in ("go", "and?", "and then?"):
+            await ask(agent, prompt)
+
+    stage.run(steps)
+    said = str(stage.requests("main")[-1]["messages"])
+    assert said.count("RULES-VALUE") == 1
+    assert "no longer" not in said

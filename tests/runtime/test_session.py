@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from reverie.conversation.wire.canonical import canonical
 from reverie.conversation.wire.validate import problems
 from reverie.errors import SessionReadOnly
 from reverie.events import CacheBroken, DecisionMade, Event, FellBack, InboxDrained, LogDamaged, SessionOpened
+from reverie.models import ScriptedModel
 from reverie.runtime.places.projects import inbox_key, log_key, project_slug
 from reverie.runtime.session.inbox import post
 from reverie.storage.files import FileStorage
@@ -256,6 +258,57 @@ def test_a_changed_system_prompt_is_a_logged_decision_that_moves_the_prefix():
             assert made == [False, True]
 
     run(steps)
+
+
+@pytest.mark.requirement("K4", "V6")
+@pytest.mark.parametrize("model", [MODEL, "claude-opus-5-5"])
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"system": "Work in /caf\udce9."},
+        {"tools": [{**READ, "input_schema": {"type": "object", "required": ("file_path",)}}]},
+        {"tools": [{**READ, "description": "Read \ud800."}]},
+        {"stop_sequences": ("END",)},
+    ],
+)
+def test_a_prompt_that_the_log_keeps_in_another_form_is_rendered_once(model: str, given: dict[str, Any]):
+    async def steps() -> None:
+        async with Session.open("s", storage=InMemoryStorage()) as session:
+            made: list[str] = []
+            session.listen(lambda event: made.append(type(getattr(event, "decision", None)).__name__))
+            sent: list[list[bytes]] = []
+            for number in range(3):
+                await session.say("hello")
+                sent.append(
+                    canonical(await session.prepare(**{"model": model, "max_tokens": 9, "tools": [READ], **given}))
+                )
+                await session.observe(reply(text("yes"), id=f"m{number}"))
+            assert [one for one in made if one.startswith("Prefix")] == ["PrefixRendered"]
+            assert [len(one) - len(sent[0]) for one in sent] == [0, 2, 4]
+
+    run(steps)
+
+
+def test_text_that_no_request_can_hold_is_made_plain_in_side_questions_and_notes_of_the_user():
+    model = ScriptedModel("<summary>It goes on.</summary>")
+
+    async def steps() -> None:
+        async with Session.open("s", storage=InMemoryStorage(), model=model) as session:
+            for number in range(6):
+                await session.say("word " * 2_000)
+                await session.prepare(model=MODEL, max_tokens=9)
+                usage = {"input_tokens": 2_000 * (number + 1), "output_tokens": 5}
+                await session.observe(reply(text("yes"), id=f"m{number}", usage=usage))
+            await session.fork("What is \ud800?")
+            await session.compact(instructions="Keep \ud800.")
+            assert await session.set_context("caf\udce9", "open") is not None
+            assert await session.set_context("caf\udce9", "open") is None
+            assert await session.remove_context("caf\udce9") is not None
+
+    run(steps)
+    assert sum("?" in str(request) for request in model.requests) == 2
+    for request in model.requests:
+        json.dumps(request, ensure_ascii=False).encode()
 
 
 @pytest.mark.requirement("K7")

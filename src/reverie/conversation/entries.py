@@ -184,6 +184,14 @@ def clean(value: Any, depth: int = 0) -> Any:
     return clean(str(value))
 
 
+def as_logged(value: Any) -> Any:
+    """Return a value as the log gives it back: lists in place of tuples, and only what JSON can hold."""
+    try:
+        return _decoder.decode(_encoder.encode(value))
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        return clean(value)
+
+
 def reply_id(entry: Entry) -> str:
     """Return the provider's id of the reply in an entry, or the entry's uuid if the reply has no id."""
     found = entry.reply.get("id")

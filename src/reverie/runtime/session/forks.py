@@ -17,7 +17,7 @@ import anyio
 
 from ...cache.breakpoints import with_marks
 from ...cache.usage import Usage, usage_of
-from ...conversation.entries import Message
+from ...conversation.entries import Message, clean
 from ...conversation.fork import ForkBase, before_directive, is_forked, with_reply, with_results
 from ...conversation.reads import files_in_view
 from ...conversation.side_query import REFUSAL, answer_problem, answer_text
@@ -252,7 +252,7 @@ class _Run:
 
     async def answered(self, forked: ForkBase, directive: str, max_turns: int) -> ForkReply:
         state = ForkState(self.source, files_in_view(self.view))
-        branch = forked.branch(directive, source=self.source)
+        branch = forked.branch(clean(directive), source=self.source)
         checked = self.session.branch_thinking(forked.view, forked.facts)
         spent = _Spent()
         while True:

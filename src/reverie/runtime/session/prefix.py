@@ -8,6 +8,7 @@ from typing import Any, Final, TypeAlias, cast
 from ...arguments import check_text
 from ...conversation.amendments import amendment, system_changes, told_in_part
 from ...conversation.decisions import Cause, PrefixRendered
+from ...conversation.entries import as_logged
 from ...conversation.view import View
 from ...conversation.wire.betas import BetaNeed, beta_needs
 from ...conversation.wire.blocks import check_content
@@ -138,7 +139,7 @@ async def render_prefix(
     """
     if not log.view.length:
         raise SessionError("the conversation is empty: call say() first")
-    body = dict(asked.body)
+    body = as_logged(asked.body)
     before = log.view.facts.prefix
     system, tools = (asked.system, asked.tools or []) if before is None else (before.system, before.tools)
     is_same = before is not None and (before.model, before.options) == (asked.model, body)
@@ -202,6 +203,7 @@ async def amend_prefix(
         before = told.system, told_in_part(prefix, [amended for _, amended in amendments], ()).tools
     system = before[0] if asked.system is None else asked.system  # left out: as it was
     after = (system, asked.tools or (amendments[-1][1].tools if amendments else prefix.tools))
+    after = after if after == before else (as_logged(after[0]), as_logged(after[1]))
     kept, choices = after, ""
     if asked.program is not None:
         choices = asked.program.choices

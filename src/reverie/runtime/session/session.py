@@ -11,7 +11,7 @@ from anyio import CancelScope
 
 from ...cache.economics import PING_SECONDS, IdleChoice
 from ...conversation.decisions import Cause, Pinned, ReloadAsked, ResultsRestored
-from ...conversation.entries import ASSISTANT, META, USER, Entry
+from ...conversation.entries import ASSISTANT, META, USER, Entry, clean
 from ...conversation.file_reads import FileRead, named_files
 from ...conversation.tokens.window import Thresholds
 from ...conversation.view import View
@@ -372,7 +372,7 @@ class Session:
         """
         await self.parts.load_prices(self.view, self.parts.policy.model_name)
         return await self.parts.compact.compact(
-            trigger=trigger, instructions=instructions, from_message=from_message, up_to=up_to, dry_run=dry_run
+            trigger=trigger, instructions=clean(instructions), from_message=from_message, up_to=up_to, dry_run=dry_run
         )
 
     async def background_request(self, *, shape: Shape = "messages") -> dict[str, Any] | None:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from ...arguments import check_text
 from ...conversation.decisions import Cause, ContextSaid, SaidItem
-from ...conversation.entries import Entry
+from ...conversation.entries import Entry, clean
 from ...conversation.standing_context import (
     AGAIN,
     RULES,
@@ -111,6 +111,7 @@ class StandingContext:
         check_text("text", text)
         if not key.strip() or not text.strip():
             raise InputError("standing context needs a key and a text; remove_context() ends it")
+        key = clean(key)
         item = StandingItem(key, source, name or f"the note {key!r}", text, digest=digest, budget=budget)
         facts, view = self._session.view.facts, self._session.view
         row, fallen = facts.standing.get(key), facts.fallen
@@ -121,6 +122,7 @@ class StandingContext:
 
     async def remove(self, key: str) -> Entry | None:
         """End an item of the standing context; return the entry, None if there is no such item."""
+        key = clean(key)
         row = self._session.view.facts.standing.get(key)
         if row is None or row.item.state == "ended":
             return None
@@ -197,7 +199,8 @@ class StandingContext:
         for source in self._sources:
             if after_cut or not source.only_after_cuts:
                 for item in await source.items(view):
-                    found.setdefault(item.key, item if item.digest else replace(item, digest=digest_of(item.value)))
+                    key = clean(item.key)  # as the log has it: a path may have bytes that are no text
+                    found.setdefault(key, replace(item, key=key, digest=item.digest or digest_of(item.value)))
         return list(found.values())
 
     def _room(self, view: View) -> int:
