@@ -1,9 +1,9 @@
 """What does it cost to scan a memory directory, load its index and save into it?
 
 The scan reads the head of every memory; in the same run, alternately, every file is opened and 2 KB of it are
-read, which is the minimum for any program. Every round has a new store, like a new process; with a journal, the first
-scan leaves the heads it read to the later ones, and is shown separately. Prints a table, or JSON with
-``--json``; with ``--check`` exits with 1 above a limit.
+read, which is the minimum for any program. Every round has a new store, like a new process; the first scan of all is
+shown separately. With a journal, the scan also compares the hash of each file with that of its last change. Prints a
+table, or JSON with ``--json``; with ``--check`` exits with 1 above a limit.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from reverie.memories.store.trust import Trust
 from reverie.runtime.memory.memory import Memory
 
 MAX_SCAN_RATIO = 2.0
+MAX_JOURNALED_RATIO = 3.0
 MAX_INDEX_US = 100.0
 MAX_SECRETS_MS = 20.0
 MAX_SHORT_RATIO = 300.0
@@ -111,6 +112,11 @@ def measure_scan(folder: Path, count: int, rounds: int, *, journaled: bool) -> d
         "first_us_a_file": round(first_seconds / count * 1e6, 2),
         "ratio": round(min(ours_seconds) / min(bare_seconds), 3),
     }
+
+
+def limit_of(row: dict[str, float]) -> float:
+    """Return the limit of a row's ratio: files with a journal are read whole, for their hash."""
+    return MAX_JOURNALED_RATIO if row["journaled"] else MAX_SCAN_RATIO
 
 
 def measure_index(folder: Path, rounds: int) -> dict[str, float]:
@@ -223,7 +229,7 @@ def main() -> int:
             print(
                 f"scan of {row['files']:>6} files{', journaled' if row['journaled'] else ''}: "
                 f"{row['scan_us_a_file']:>7} µs a file, reading 2 KB of each "
-                f"{row['bare_us_a_file']:>7} µs, ratio {row['ratio']} (limit {MAX_SCAN_RATIO}); "
+                f"{row['bare_us_a_file']:>7} µs, ratio {row['ratio']} (limit {limit_of(row)}); "
                 f"the first of all {row['first_us_a_file']} µs, again in one process {row['again_us_a_file']} µs"
             )
         print(f"index of 200 lines: {index['p50_us']} µs, best {index['best_us']} µs (limit {MAX_INDEX_US})")
@@ -234,7 +240,7 @@ def main() -> int:
             f"(limit {MAX_SHORT_RATIO})"
         )
     held = (
-        all(row["ratio"] <= MAX_SCAN_RATIO for row in scans)
+        all(row["ratio"] <= limit_of(row) for row in scans)
         and index["p50_us"] <= MAX_INDEX_US
         and secrets["best_ms"] <= MAX_SECRETS_MS
         and secrets["short_ratio"] <= MAX_SHORT_RATIO

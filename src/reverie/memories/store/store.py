@@ -11,7 +11,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from functools import cached_property
@@ -23,7 +23,7 @@ from ...paths import explain, explained, is_read_only, refuse_shared_link
 from ...values import record, replace
 from .drafts import Draft
 from .gc_pause import uncollected
-from .head_files import JOURNAL, Head, HeadCache, has_settled, memory_files, print_of, read_head, refuse_large
+from .head_files import JOURNAL, Head, has_settled, memory_files, print_of, read_head, refuse_large
 from .index import INDEX, LoadedIndex, hunk_between, load
 from .journal import Act, Change, History, JournalEntry, Versions, change_to
 from .journal_files import DREAMS, SURFACED, JournalFiles, SharedJournal
@@ -122,7 +122,7 @@ class MemoryStore:
         self._journal_files = JournalFiles(self._root, shared)
         self.files: SideFiles = shared.files if shared is not None else DirectoryFiles(self._root)
         """The daily logs, the list of shown memories and the reports of dreams."""
-        self._head_cache = HeadCache(self._root, scope)
+        self._heads: Mapping[str, Head] = {}
         self._scanned = False
 
     @property
@@ -208,10 +208,8 @@ class MemoryStore:
         """Return all memories without bodies, with trust by this history; unchanged files come from the cache."""
         memories: list[MemoryRecord] = []
         problems: dict[str, str] = {}
-        kept, now, read = self._head_cache.heads(), dict[str, Head](), 0
-        # Without a place on disk, caching pays only from the second scan on.
-        keeps = self._scanned or self._head_cache.has_place()
-        begun = time.time_ns() if keeps else 0
+        kept, now = self._heads, dict[str, Head]()
+        begun = time.time_ns() if self._scanned else 0  # caching pays only from the second scan on
         self._scanned = True
         trust_of = trusts.get
         with explained("read", self.root):
@@ -241,10 +239,9 @@ class MemoryStore:
                 ):  # without a journal entry or a claim of user trust, agent trust is the result anyway
                     version = self._set_trust(memory, head, found.st_size, known)
                 memories.append(memory)
-                read += 1
                 if begun and has_settled(found, begun):
                     now[file] = Head(print_of(found), version, claim, memory)
-        self._head_cache.keep(now, read)
+        self._heads = now
         problems.update((memory.file, memory.problem) for memory in memories if memory.problem)
         return Scan(memories, problems)
 
@@ -447,7 +444,9 @@ class MemoryStore:
             if not gone and not versions:
                 return
             self._journal.erase(gone, versions)
-            self._head_cache.forget()
+            self._heads = {}
+            with suppress(FileNotFoundError):
+                os.unlink(self._journal.path("heads"))  # an earlier Reverie repeated heads there
             kept = [line for line in self._surfaced_lines() if not gone & set(line["files"])]
             data = "".join(json.dumps(line) + "\n" for line in kept).encode()
             self.files.replace(f"{JOURNAL}/{SURFACED}", data)
