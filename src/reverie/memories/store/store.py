@@ -22,7 +22,6 @@ from ...errors import StorageConflict, StorageError, UnsafePath
 from ...paths import explain, explained, is_read_only, refuse_shared_link
 from ...values import record, replace
 from .drafts import Draft
-from .gc_pause import uncollected
 from .head_files import JOURNAL, Head, has_settled, memory_files, print_of, read_head, refuse_large
 from .index import INDEX, LoadedIndex, hunk_between, load
 from .journal import Act, Change, History, JournalEntry, Versions, change_to
@@ -201,8 +200,7 @@ class MemoryStore:
     def scan(self) -> Scan:
         """Return all memories without their bodies, and the files with problems; finish a killed write first."""
         self.finish_writes()
-        with uncollected():
-            return self.scan_files(self._journal.trusts())
+        return self.scan_files(self._journal.trusts())
 
     def scan_files(self, trusts: TrustHistory) -> Scan:
         """Return all memories without bodies, with trust by this history; unchanged files come from the cache."""
