@@ -71,6 +71,53 @@ def test_a_reload_renders_the_prefix_anew_and_says_the_price() -> None:
     anyio.run(main)
 
 
+@pytest.mark.requirement("K8", "V7")
+@pytest.mark.parametrize("model", [CHECKED, FREE])
+def test_a_change_that_was_told_after_a_summary_of_everything_has_a_message_before_it_once_that_is_undone(
+    model: str,
+) -> None:
+    async def main() -> None:
+        desk = Desk()
+        desk.calls = False
+        async with desk.session(None) as session:
+            for words in ("One.", "Two."):
+                await desk.ask(session, f"{words} " * 4_000)
+            await session.compact(from_message=session.view.history[0].uuid)
+            assert [group.role for group in session.view.groups] == ["user"]
+            request = await session.prepare(model=CHECKED, max_tokens=500, system=f"{SYSTEM}\nAsk.", tools=[READ])
+            assert [message["role"] for message in request["messages"]] == ["user", "system"]
+            await session.observe((await desk.models[CHECKED].complete(request)).body)
+            await session.undo()
+            await desk.ask(session, "Three.", model, system=f"{SYSTEM}\nAsk.")
+        assert all(problems(request) == [] for request in desk.requests(model))
+        assert desk.refusals == []
+
+    anyio.run(main)
+
+
+@pytest.mark.requirement("K8", "V2")
+def test_a_tool_round_whose_thinking_was_dropped_goes_on_without_a_thinking_budget() -> None:
+    async def main() -> None:
+        desk, model = Desk(), "claude-sonnet-4-5"
+        given: dict[str, Any] = {"model": model, "tools": [READ], "max_tokens": 2_000}
+        given["thinking"] = {"type": "enabled", "budget_tokens": 1_024}
+        async with desk.session() as session:
+            await session.say("One.")
+            request = await session.prepare(**given)
+            [call] = await session.observe((await desk.models[model].complete(request)).body)
+            await session.result(call.id, "a line")
+            refusal = ThinkingRefused("Invalid `signature` in `thinking` block", message_index=1, block_index=0)
+            assert await session.recover(refusal)
+            request = await session.prepare(**given)
+            assert "thinking" not in request
+            await session.observe((await desk.models[model].complete(request)).body)
+            await session.say("Two.")
+            assert "thinking" in await session.prepare(**given)
+        assert desk.refusals == []
+
+    anyio.run(main)
+
+
 @pytest.mark.requirement("V6")
 def test_models_without_system_messages_are_told_of_changes_by_the_user() -> None:
     async def main() -> None:

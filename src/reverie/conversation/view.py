@@ -314,14 +314,12 @@ class View:
     def _show(self, item: Item, *, again: bool = False) -> None:
         """Add an item to the view; ``again`` when a cut rebuilds the view from items already counted."""
         if item.kind == ASSISTANT:
-            self._show_reply(item, again)
-            return
+            return self._show_reply(item, again)
         if item.kind in (BLOCK, SYSTEM):
-            self._show_alone(item)
-            return
+            return self._show_alone(item)
         message = item.message if item.kind == EDIT else accepted_message(item.message, USER)
         if message is None:
-            return
+            return None
         piece = MessagePiece(item.uuid, message, item.kind == ATTACHMENT, with_overrides(message, self.overrides))
         self._count(piece)
         group = self._tail[-1] if self._tail else None
@@ -345,6 +343,8 @@ class View:
         elif group is not None and group.role == SYSTEM:
             self._tail = (*self._tail[:-1], with_piece(group, piece, ()))
         else:
+            if group is None or group.takes_no_system_message:  # a cut or its undoing took the message before it
+                self._push(Group.unasked(item.uuid, group.uses if group else ()))
             self._push(Group(SYSTEM, item.uuid, (piece,)))
 
     def _show_reply(self, item: Item, again: bool) -> None:

@@ -36,6 +36,7 @@ from .images import is_media, media_in
 
 """The type of the block with a provider's signed summary."""
 NO_REPLY: Final = "[No reply arrived.]"
+NO_MESSAGE: Final = "[The conversation continues.]"
 THINKING: Final = frozenset({"thinking", "redacted_thinking"})
 
 
@@ -83,6 +84,17 @@ class Group(Struct, frozen=True, gc=False):
         """Return a message of the assistant in place of a reply that never came, before the entry ``uuid``."""
         piece = MessagePiece(f"{uuid}:unanswered", {"role": "assistant", "content": NO_REPLY})
         return Group("assistant", piece.uuid, (piece,))
+
+    @staticmethod
+    def unasked(uuid: str, expects: tuple[str, ...]) -> Group:
+        """Return a message of the user, with no results for these calls, in place of one that left the view."""
+        piece = MessagePiece(f"{uuid}:unasked", {"role": "user", "content": NO_MESSAGE})
+        return Group("user", piece.uuid, () if expects else (piece,), (), expects)
+
+    @property
+    def takes_no_system_message(self) -> bool:
+        """Whether a system message may not follow: it is a reply that does not end with a result of the provider."""
+        return self.role == "assistant" and not as_blocks(self.pieces[-1].message)[-1]["type"].endswith("tool_result")
 
     @property
     def tokens(self) -> int:

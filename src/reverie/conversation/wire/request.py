@@ -16,10 +16,10 @@ from ..decisions import NO_PREFIX, Cause, Decision, Image, ImagesDropped, Prefix
 from ..entries import Message
 from ..view import View
 from .blocks import IMAGE_GONE, STUB, Block, as_blocks, block_as_text, is_signed_summary, is_text_call, placeholder
-from .flatten import missing_result_block, render
+from .flatten import NO_MESSAGE, missing_result_block, render
 from .images import NO_IMAGES, ImageTotals, image_totals, max_media_chars, media_in
 from .options import opening_of, tools_of
-from .thinking_rules import round_fault
+from .thinking_rules import is_manual, open_round, round_fault
 
 _Measured: TypeAlias = tuple[Image, ImageTotals]
 KEPT_IMAGES: Final = 0.6
@@ -28,7 +28,6 @@ CONTINUE: Final = "Continue."
 SYSTEM_MESSAGES: Final = "system_messages"
 """The capability of a model that takes messages of the role ``system``."""
 _SERVER_USES: Final = ("server_tool_use", "mcp_tool_use")
-_OPENING: Final = "[The conversation continues.]"
 _NOTHING: Final = "[Nothing has been said yet.]"
 
 
@@ -50,7 +49,7 @@ def build_request(view: View, prefix: PrefixRendered | None = None) -> dict[str,
     request = _with_clearing({**opening, "messages": messages}, view.clearing if CLEARS in capabilities else None)
     if facts.drops_refused_thinking and "preserved_thinking" in capabilities:
         request = _with_dropped_blocks(request, facts.drops_refused_thinking)
-    _drop_unfit_options(request)
+    _drop_unfit_options(request, view)
     if view.length and view.group(0).is_compaction:
         request = _without_threshold_edits(request)
     # All requests of a prefix share the opening, so lists that callers may extend are copied.
@@ -60,12 +59,21 @@ def build_request(view: View, prefix: PrefixRendered | None = None) -> dict[str,
     return request
 
 
-def _drop_unfit_options(request: dict[str, Any]) -> None:
+def _drop_unfit_options(request: dict[str, Any], view: View) -> None:
     """Delete the options of a new request that do not fit its last messages."""
     if "compaction" in request and as_blocks(request["messages"][-1])[-1]["type"] in _SERVER_USES:
         del request["compaction"]  # an unfinished reply cannot be summarized
-    if round_fault(request) is not None:
+    if round_fault(request) is not None or _lacks_thinking(request, view):
         del request["thinking"]  # a tool round that lacks its first thinking ends with thinking off
+
+
+def _lacks_thinking(request: dict[str, Any], view: View) -> bool:
+    """Say whether a decision dropped thinking of the tool round that a request with a thinking budget continues."""
+    if not view.overrides.thinking or not is_manual(request):
+        return False
+    going_on = set(open_round(request["messages"]))
+    replies = (group for at, group in zip(request_indexes(view), view.groups, strict=True) if at in going_on)
+    return any(piece.uuid in view.overrides.thinking for group in replies for piece in group.pieces)
 
 
 def _adds_tools(messages: list[Message]) -> bool:
@@ -159,7 +167,7 @@ def _messages(view: View) -> list[Message]:
     if view.group(0).is_compaction:
         messages = _with_one_summary(messages, view.threshold_summaries)
     if messages_added_before(view):
-        messages.insert(0, {"role": "user", "content": _OPENING})
+        messages.insert(0, {"role": "user", "content": NO_MESSAGE})
     return messages
 
 
