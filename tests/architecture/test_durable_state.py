@@ -45,6 +45,7 @@ TOUCH_FILES = {
     "mail/mailbox.py": FILES_HALF + "StoredMailbox",
     "mail/sockets.py": OF_THE_MACHINE + "sockets",
     "memory/extract/extraction_vectors.py": "a cache that is made again from sentences of the package",
+    "memory/markdown.py": "reads and writes a folder that the user names",
     "memory/scopes.py": WORKING_COPY,
     "memory/session_memory.py": OF_THE_PROJECT,
     "memory/team_sync.py": OF_THE_PROJECT,

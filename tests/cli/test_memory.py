@@ -275,3 +275,45 @@ def test_on_a_narrow_screen_the_description_stands_whole_below_its_file(
     assert max(map(len, [first, *below])) <= 80
     monkeypatch.setenv("COLUMNS", "200")
     assert said("list")[1].startswith("modified ")
+
+
+def test_memories_are_exported_and_imported_byte_for_byte_and_the_import_is_undone_as_one(
+    told: Callable[..., Any], said: Callable[..., Answer], memory: Memory, tmp_path: Path
+) -> None:
+    files = [told("add", text)["file"] for text in ("The office is in Delft", "The heating fails in May")]
+    exported = tmp_path / "exported"
+    assert told("export", exported, "--dry-run")["files"] == sorted([*files, "MEMORY.md"])
+    assert not exported.exists()
+    assert said("export", exported)[0] == 0
+    assert said("export", exported)[0] == 2, "the folder exists"
+    before = {path.name: path.read_bytes() for path in exported.iterdir()}
+    (exported / ".journal").mkdir()
+    (exported / ".journal" / "journal.jsonl").write_text("of another directory")
+    told("rm", *files)
+    dry = told("import", exported, "--dry-run")
+    assert (sorted(dry["imported"]), dry["id"], memory.list()) == (sorted(files), "", [])
+    made = told("import", exported)
+    assert {file: memory.path_of(file).read_bytes() for file in files} == {file: before[file] for file in files}
+    assert {head.trust for head in memory.list()} == {"agent"}, "a file's own claim gives it no trust of the user"
+    assert all(file in memory.index().text for file in files)
+    assert told("import", exported)["same"] == sorted(files)
+    told("undo", made["id"])
+    assert memory.list() == []
+
+
+def test_an_import_replaces_nothing_unasked_and_takes_no_secret_and_no_link(
+    told: Callable[..., Any], memory: Memory, tmp_path: Path
+) -> None:
+    file, other = told("add", "The office is in Delft")["file"], tmp_path / "other"
+    ours = memory.path_of(file).read_bytes()
+    other.mkdir()
+    (other / file).write_bytes(ours + b"Since 2019.\n")
+    (other / "secret.md").write_text("The key is AKIA" + "Z7QJX4PVN2MKWT5R")
+    (tmp_path / "outside.md").write_text("Outside.")
+    (other / "link.md").symlink_to(tmp_path / "outside.md")
+    found = told("import", other, code=1)
+    assert (found["different"], sorted(found["refused"])) == ([file], ["link.md", "secret.md"])
+    assert memory.path_of(file).read_bytes() == ours
+    assert told("import", other, "--replace", code=1)["imported"] == [file]
+    assert memory.path_of(file).read_bytes() == ours + b"Since 2019.\n"
+    assert memory.get(file).trust == "agent"

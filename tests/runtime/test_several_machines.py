@@ -27,6 +27,7 @@ from reverie.runtime.mail.mailbox import Mailbox
 from reverie.runtime.mail.post_office import PostOffice
 from reverie.runtime.mail.stored_mailbox import StoredMailbox, open_mailbox, team_owners
 from reverie.runtime.memory.daily_logs import logged_since
+from reverie.runtime.memory.markdown import export_memories, import_memories
 from reverie.runtime.memory.memory import Memory
 from reverie.runtime.memory.shared_journal import StoredJournal
 from reverie.runtime.places.projects import log_key, project_slug
@@ -213,6 +214,33 @@ def test_memories_are_exported_as_markdown_and_imported_from_it(machines: Machin
     second.reindex()
     assert [head.file for head in machines.memory(machines.first).list()] == [saved.file]
     assert machines.memory(machines.first).get(saved.file).body == second.get(saved.file).body
+    assert machines.memory(machines.first).index().text == second.index().text, "its prompts name the memory too"
+    (second.path / saved.file).unlink()
+    second.log()
+    assert machines.memory(machines.first).index().text == ""
+
+
+def test_memories_are_imported_for_another_tenant_and_project_with_less_trust(
+    machines: Machines, tmp_path: Path
+) -> None:
+    saved = machines.memory(machines.first).save(
+        "Herons nest in March.", type="project", why="it was said", source="one 0a0b0c0d"
+    )
+    export_memories(machines.memory(machines.first), tmp_path / "exported")
+    project = tmp_path / "other"
+    project.mkdir()
+    theirs = [
+        replace(machines.first, home=tmp_path / home, tenant=f"{machines.first.tenant}-2")
+        for home in ("third", "fourth")
+    ]
+    made = import_memories(Memory.open(project, settings=theirs[0]), tmp_path / "exported")
+    there = Memory.open(project, settings=theirs[1])
+    assert made.imported == [saved.file]
+    assert there.path_of(saved.file).read_bytes() == (tmp_path / "exported" / saved.file).read_bytes()
+    found = there.get(saved.file)
+    assert (found.trust, found.source) == ("agent", ("one 0a0b0c0d", "outside"))
+    assert saved.file in there.index().text
+    assert Memory.open(project, settings=machines.first).list() == []
 
 
 class Letters:

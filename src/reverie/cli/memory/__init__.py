@@ -9,6 +9,7 @@ import click
 from .changes import add, edit, reindex, rm
 from .extract import extract
 from .history import blame, log, rewind, undo
+from .markdown import export, import_folder
 from .read import lint, list_memories, path, search, show
 from .review import review
 from .sync import sync
@@ -54,6 +55,8 @@ for one in (
     lint,
     reindex,
     path,
+    export,
+    import_folder,
     review,
     sync,
 ):

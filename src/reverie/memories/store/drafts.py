@@ -268,6 +268,13 @@ def reindex(table: TransactionView, *, who: str) -> Draft | None:
     return Draft("reindexed", who, "", {}, index) if index != table.index else None
 
 
+def bring(table: TransactionView, files: Mapping[str, bytes | None]) -> Draft | None:
+    """Plan to take over files from outside, with index lines made from them; None if there are none."""
+    if not files:
+        return None
+    return Draft("outside", "outside", "imported", files, _following(table, table.index, files), ("outside",))
+
+
 def confirm(table: TransactionView, file: str, *, who: str, seen: str = "") -> Draft | None:
     """Plan to give a memory user trust because the user confirmed it; None if it has that.
 

@@ -37,12 +37,12 @@ from ...paths import (
 )
 from ...schemas import newer
 from .head_files import JOURNAL, JOURNAL_FILE, LOCK, READ_FLAGS
-from .index import INDEX, merged, patched
+from .index import INDEX, changed, lines_of, listed_line, merged, patched
 from .journal import History, JournalEntry, UnreadLine, Versions, content_of, encode, erased, read_entries
-from .records import version_of
+from .records import read_record, version_of
 from .side_files import DirectoryFiles, SideFiles, read_plain
 from .trust import Trust
-from .trust_history import TrustHistory
+from .trust_history import OUTSIDE_ACTS, TrustHistory
 
 LOGS: Final = "logs"
 """The folder of the daily logs."""
@@ -399,6 +399,8 @@ class JournalFiles:
                 self._bring(change.file, change.before, change.after, data, staged.get(change.file))
         if entry.index is not None:
             self._bring_index(entry, staged.get(INDEX))
+        elif entry.act in OUTSIDE_ACTS:
+            self._list_found(entry)
         for change in entry.changes:  # last, so that no index line ever points to a missing file
             if change.after is None:
                 self._bring(change.file, change.before, None, None, None)
@@ -413,6 +415,19 @@ class JournalFiles:
         new = patched(now, entry.index) if same else merged(now, entry.index)
         data = (new or "").encode("utf-8", "surrogateescape") or None
         self._bring(INDEX, _version(found), _version(data), data, staged if same else None)
+
+    def _list_found(self, entry: JournalEntry) -> None:
+        """Give each file from outside an index line, unless it has one: the index there stays on its machine."""
+        found = read_plain(self.root, INDEX, is_memory=True)
+        now = (found or b"").decode("utf-8", "surrogateescape")
+        listed = {line.file for line in lines_of(now)}
+        lines = dict[str, str | None]()
+        for change in entry.changes:
+            data = content_of(change)
+            if (change.file in listed) != (data is not None):
+                lines[change.file] = None if data is None else listed_line(read_record(change.file, data))
+        data = changed(now, lines).encode("utf-8", "surrogateescape") or None
+        self._bring(INDEX, _version(found), _version(data), data, None)
 
     def _bring(self, file: str, before: str | None, after: str | None, data: bytes | None, staged: str | None) -> None:
         if _version(read_plain(self.root, file)) != before or before == after:

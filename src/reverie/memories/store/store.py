@@ -31,7 +31,7 @@ from .records import MemoryRecord, Scope, read_record, version_of
 from .side_files import DirectoryFiles, SideFiles, read_plain
 from .team import refuse_private, write_git_rules
 from .trust import Trust, worst
-from .trust_history import FileTrust, TrustHistory
+from .trust_history import OUTSIDE_ACTS, FileTrust, TrustHistory
 
 _REPORTED: Final = re.compile(rb'"(?!logs/)([^"\\]+\.md)"')
 _RESTORING: Final = frozenset({"undone", "rewound", "rejected", "forgotten"})
@@ -390,11 +390,13 @@ class MemoryStore:
     def _trust_after(self, transaction: Transaction, draft: Draft, file: str, data: bytes | None) -> Trust | None:
         """Return a file's trust after a change: restored content gets its earlier trust, else trust only falls.
 
-        Only confirmation by the user raises trust; a removed file has none.
+        Only confirmation by the user raises it; a file from outside has that of an agent at most, a removed one none.
         """
         if data is None:
             return None
         claimed = read_record(file, data, scope=self.scope).trust
+        if draft.act in OUTSIDE_ACTS:
+            claimed = worst((claimed, "agent"))
         if draft.act in _RESTORING and (then := transaction.history.trust_of(file, version_of(data))):
             return then
         now = transaction.record(file) if draft.act != "confirmed" and draft.act not in _RESTORING else None
