@@ -242,6 +242,31 @@ def test_a_job_that_waits_for_its_time_keeps_no_other_one_waiting(
     ]
 
 
+@pytest.mark.requirement("X4")
+def test_a_job_that_waits_for_its_next_attempt_keeps_no_other_one_of_its_session_waiting(
+    queue: JobQueue, worker_url: str, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = talk(settings, tmp_path, "one", "hello")
+    run_job, away = worker.run_job, iter([True])
+
+    def run(job: JobArguments, url: str, settings: Settings) -> str:
+        if job.kind == "notes" and next(away, False):
+            raise StorageError("the store is away", path="one")
+        return run_job(job, url, settings)
+
+    monkeypatch.setattr(worker, "run_job", run)
+    queue.put("notes", project=project, session="one")
+    queue.put("extract", project=project, session="one")
+    assert [kind for kind, _ in work(worker_url, settings)] == ["notes", "extract"]
+    assert [(row.kind, row.attempts) for row in queue.jobs()] == [("notes", 1)]
+    queue.put("extract", project=project, session="one")
+    while (row := queue.jobs()[0]).kind == "notes" and row.at is not None and row.at > datetime.now(UTC):
+        time.sleep(0.1)
+    assert [kind for kind, _ in work(worker_url, settings)] == ["notes", "extract"], (
+        "its time has come, in its old turn"
+    )
+
+
 def test_a_failed_job_is_shown_and_can_be_queued_again(queue: JobQueue, worker_url: str, settings: Settings) -> None:
     queue.put("retain")
     assert [kind for kind, result in work(worker_url, settings) if "retention_days" in result] == ["retain"]

@@ -11,7 +11,8 @@ import anyio
 import psycopg
 from procrastinate import App, JobContext, RetryStrategy
 from procrastinate.exceptions import ConnectorException
-from procrastinate.jobs import DeleteJobCondition
+from procrastinate.jobs import DeleteJobCondition, Job
+from procrastinate.retry import RetryDecision
 
 from ...errors import ModelError, ReverieError, SessionBusy, StorageError
 from ...settings import Settings
@@ -27,10 +28,25 @@ _MAX_ATTEMPTS: Final = 8
 _PAUSE_SECONDS: Final = 2.0
 _PASSING: Final = (StorageError, SessionBusy, ModelError, OSError)
 """Errors that may be gone at the next attempt; others fail the job at once."""
+_NOW_DUE: Final = """
+UPDATE procrastinate_jobs SET priority = 0 WHERE status = 'todo' AND priority < 0 AND scheduled_at <= now()
+"""
 _COUNTED_AS_DEAD: Final = (
     "this worker showed no sign of life for %.0f seconds (its machine slept, or it was cut off), so others took up "
     "its jobs; it registers again"
 )
+
+
+class _Backoff(RetryStrategy):
+    """Lets other jobs of a session go before one that waits for its next attempt; the engine would hold them back."""
+
+    def get_retry_decision(self, *, exception: BaseException, job: Job) -> RetryDecision | None:
+        """Return the time of the next attempt, None if there is none: the later it is, the lower is the priority."""
+        decision = super().get_retry_decision(exception=exception, job=job)
+        if decision is not None:
+            decision.priority = -1 - job.attempts
+        return decision
+
 
 Listener = Callable[[JobArguments, str], None]
 """Gets each job that ended, with a sentence about its result."""
@@ -106,7 +122,7 @@ def _database_problem(error: BaseException) -> psycopg.Error | None:
 
 
 def _add_task(app: App, kind: Kind, url: str, settings: Settings, listener: Listener | None) -> None:
-    retry = RetryStrategy(max_attempts=_MAX_ATTEMPTS, exponential_wait=3, retry_exceptions=_PASSING)
+    retry = _Backoff(max_attempts=_MAX_ATTEMPTS, exponential_wait=3, retry_exceptions=_PASSING)
 
     @app.task(name=task_name(kind), queue=QUEUE, retry=retry, pass_context=True)
     async def run(context: JobContext, **given: Any) -> str:  # pyright: ignore[reportUnusedFunction]
@@ -155,6 +171,10 @@ async def _watch_stalled(app: App, stalled_seconds: float) -> None:
 
 
 async def _take_up(app: App, stalled_seconds: float) -> None:
-    """Queue the jobs of dead workers again; the engine would leave them, and their locks, for ever."""
+    """Queue the jobs of dead workers again, and let those whose time has come be as urgent as all others.
+
+    The engine would leave the former, and their locks, for ever, and the latter while there is any other job.
+    """
+    await app.connector.execute_query_async(_NOW_DUE)
     for job in await app.job_manager.get_stalled_jobs(seconds_since_heartbeat=stalled_seconds):
         await app.job_manager.retry_job(job)
