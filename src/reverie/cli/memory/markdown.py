@@ -37,7 +37,7 @@ def import_folder(folder: Path, replaces: bool, dry_run: bool, as_json: bool) ->
 
     An imported memory has the trust of an agent at most. 'reverie memory review --accept' raises it to yours.
 
-    Exits with 1 if a file was left out: the memory here has another content, or the file has a secret.
+    Exits with 1 if it leaves out a file whose memory here has another content, or that has a secret.
     """
     made = import_memories(opened(), folder, replaces=replaces, dry_run=dry_run)
     if as_json:
