@@ -87,6 +87,14 @@ def warn(text: str) -> None:
     sys.stderr.write("reverie: " + " ".join(printable(text).split()) + "\n")
 
 
+def warn_of_fallback(event: object) -> None:
+    """Print the reason of a fallback as a warning; ignore other events."""
+    from ..events import FellBack
+
+    if isinstance(event, FellBack):
+        warn(event.why)
+
+
 def folded(text: str, indent: str = "") -> str:
     """Return text that is indented and, where output must fit a width, broken between words."""
     if not is_fitted():

@@ -214,9 +214,9 @@ def _compacted(items: list[Item], logged: LoggedCut, cut: Compacted) -> list[Ite
     if not cut.summary.strip():
         return items
     if cut.from_message is not None:
-        first = _position(items, cut.from_message)
+        first = position_of(items, cut.from_message)
         return items if first is None else _with_summary(items[:first], logged, cut, [])
-    start = len(items) if cut.first_kept is None else _position(items, cut.first_kept)
+    start = len(items) if cut.first_kept is None else position_of(items, cut.first_kept)
     if start is None:
         return items
     if _is_signed(cut):  # all that it covers leaves the view, because nothing may come before the block
@@ -329,12 +329,13 @@ def is_user_context(item: Item) -> bool:
 
 
 def _collapsed(items: list[Item], logged: LoggedCut, cut: Collapsed) -> list[Item]:
-    first, last = _position(items, cut.first), _position(items, cut.last)
+    first, last = position_of(items, cut.first), position_of(items, cut.last)
     if first is None or last is None or last < first or not cut.text.strip():
         return items
     stub = Item(logged.uuid, USER, {"role": "user", "content": cut.text}, logged.entry)
     return [*items[:first], stub, *items[last + 1 :]]
 
 
-def _position(items: list[Item], uuid: str) -> int | None:
+def position_of(items: Sequence[Item], uuid: str) -> int | None:
+    """Return the index of the item with this uuid; None if there is none."""
     return next((at for at, item in enumerate(items) if item.uuid == uuid), None)

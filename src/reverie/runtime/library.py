@@ -19,6 +19,7 @@ from ..ports import Storage
 from ..storage.files import FileStorage
 from ..values import record
 from .growth import extended
+from .places.projects import session_of
 
 ADDED, GROWN, UNCHANGED, OTHER = "added", "grown", "unchanged", "other"
 """The results of ``Library.extend``."""
@@ -78,7 +79,7 @@ class Library:
     def agents_of(self, key: str) -> list[str]:
         """Return the names of the agents that a session or agent started, each after those that it started itself."""
         found: dict[str, None] = {}
-        self._collect_agents(key, found, {_session(key)})
+        self._collect_agents(key, found, {session_of(key)})
         return list(found)
 
     def recorded_agents(self, key: str) -> list[str]:
@@ -102,15 +103,15 @@ class Library:
         if not name.strip():
             raise InputError("the name of the session is empty; 'reverie sessions' lists them")
         keys = self.all_keys()
-        exact = [key for key in keys if name in (_session(key), _full_name(key))]
+        exact = [key for key in keys if name in (session_of(key), qualified_name(key))]
         here = [key for key in exact if key.split("/")[1] == self._project]
-        begun = [key for key in keys if _session(key).startswith(name)]
+        begun = [key for key in keys if session_of(key).startswith(name)]
         sessions = [key for key in begun if key.startswith("projects/")]
         found = (here if len(exact) > 1 else exact) or exact or sessions or begun
         if not found:
             raise SessionNotFound(f"there is no session {name!r}; 'reverie sessions' lists them")
         if len(found) > 1:
-            shown = ", ".join(map(_full_name, found[:5]))
+            shown = ", ".join(map(qualified_name, found[:5]))
             raise InputError(f"{name!r} matches {len(found)} sessions: {shown}; use one of these names")
         return found[0]
 
@@ -151,7 +152,7 @@ class Library:
     def store(self, key: str, entries: Sequence[Entry]) -> None:
         """Write a recording's entries, marked as imported, as a new log; raise ``InputError`` if the log exists."""
         if self._storage.load(key, 0, 1) is not None:
-            raise InputError(f"session {_session(key)} exists already and was not changed")
+            raise InputError(f"session {session_of(key)} exists already and was not changed")
         self.extend(key, entries)
 
     def extend(
@@ -170,7 +171,7 @@ class Library:
         changed. The log is replaced at once, so a killed process leaves the old or the new one. Raise ``SessionBusy``
         if the session is open.
         """
-        marked = marked_imported(entries, _session(key))
+        marked = marked_imported(entries, session_of(key))
         document = self._storage.read(key)
         there: Sequence[Entry] = parse_log(document.data).entries if document is not None else []
         made = extended(there, marked, abandoned=abandoned, is_whole=is_whole) if document is not None else marked
@@ -212,9 +213,9 @@ class Library:
         logs = [*map(agent_log, agents), key]
         for log in logs:
             if (holder := self._storage.holder(log)) is not None:
-                raise SessionBusy(f"session {_session(log)} is open ({holder}); close it first", holder=holder)
+                raise SessionBusy(f"session {session_of(log)} is open ({holder}); close it first", holder=holder)
         keys = self.documents_of(logs)
-        names = [_session(log) for log in logs]
+        names = [session_of(log) for log in logs]
         memories = self._derived_memories(logs)
         if not dry_run:
             with self.reserved(key, "delete"):
@@ -222,7 +223,7 @@ class Library:
                 self._erase_memories(logs)
                 for name in [*self._derived_memories(logs), *keys]:
                     self._storage.delete(name)
-        return RemovedSession(_session(key), keys, memories, agents)
+        return RemovedSession(session_of(key), keys, memories, agents)
 
     def documents_of(self, logs: Sequence[str]) -> list[str]:
         """Return the keys of these logs that exist, and of the stored results, notes and others that belong to them."""
@@ -244,13 +245,13 @@ class Library:
 
         Another session of the same name, in the folder's own project, is meant there instead.
         """
-        own = {log: f"{folder.rpartition('/')[0]}/{_session(log)}.jsonl" for log in logs}
-        return [_session(log) for log in logs if own[log] == log or self._storage.load(own[log], 0, 1) is None]
+        own = {log: f"{folder.rpartition('/')[0]}/{session_of(log)}.jsonl" for log in logs}
+        return [session_of(log) for log in logs if own[log] == log or self._storage.load(own[log], 0, 1) is None]
 
     def namesakes(self, logs: Sequence[str]) -> dict[str, list[str]]:
         """Return, for each of these logs, the projects that have another session of its name, which stays."""
         others = [key for key in self.keys() if key not in logs]
-        return {log: [key.split("/")[1] for key in others if _session(key) == _session(log)] for log in logs}
+        return {log: [key.split("/")[1] for key in others if session_of(key) == session_of(log)] for log in logs}
 
     def _erase_memories(self, logs: Sequence[str]) -> None:
         """Erase these sessions from the journals, lists and logs of all memory directories in a home."""
@@ -304,12 +305,9 @@ def _started_agents(data: bytes) -> Iterator[str]:
                 yield decision.agent
 
 
-def _full_name(key: str) -> str:
+def qualified_name(key: str) -> str:
+    """Return the name of a session with its project, by the key of its log."""
     return key.removeprefix("projects/").removesuffix(".jsonl")
-
-
-def _session(key: str) -> str:
-    return key.rsplit("/", 1)[-1].removesuffix(".jsonl")
 
 
 def _listing(key: str, loaded: ParsedLog, size: int) -> SessionListing:
@@ -325,7 +323,7 @@ def _listing(key: str, loaded: ParsedLog, size: int) -> SessionListing:
     own = any(entry.kind == USER and not entry.imported for entry in said)
     times = [entry.time for entry in loaded.entries if entry.time]
     return SessionListing(
-        session=_session(key),
+        session=session_of(key),
         project=key.split("/")[1] if key.startswith("projects/") else "",
         key=key,
         title=str(meta.get("title") or _first_words(said)),

@@ -13,6 +13,7 @@ from ..conversation.view import View
 from ..errors import InputError, SessionNotFound
 from ..ports import Storage
 from ..runtime.library import Library
+from ..runtime.places.projects import session_of
 from ..runtime.places.storage import storage_of
 from ..runtime.search.log_text import logs_in
 from ..runtime.session.offload.read_back import ReadBack
@@ -115,7 +116,7 @@ class PastResults:
 
     def _named(self, storage: Storage, session: str) -> str:
         wanted = session.rsplit("/", 1)[-1]
-        names = {key: key.rsplit("/", 1)[-1].removesuffix(".jsonl") for key in self._keys(storage)}
+        names = {key: session_of(key) for key in self._keys(storage)}
         exact = [key for key, name in names.items() if session in (name, f"{key.split('/')[1]}/{name}")]
         found = exact or [key for key, name in names.items() if wanted and name.startswith(wanted)]
         if len(found) == 1:

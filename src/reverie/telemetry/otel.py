@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from time import time_ns
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from ..conversation.decisions import Decision, PrefixRendered, name_of
 from ..errors import InputError
@@ -114,14 +114,6 @@ NOTED: Final[dict[type[Event], Callable[[Any], NotedEvent]]] = {
 }
 
 
-class NanosecondClock(Protocol):
-    """A function that returns the time in nanoseconds."""
-
-    def __call__(self) -> int:
-        """Return the nanoseconds since the start of 1970."""
-        ...
-
-
 class OpenTelemetry:
     """A listener that turns events into spans and metrics; one listener may serve any number of sessions."""
 
@@ -130,7 +122,7 @@ class OpenTelemetry:
         *,
         tracer_provider: TracerProvider | None = None,
         meter_provider: MeterProvider | None = None,
-        clock: NanosecondClock = time_ns,
+        clock: Callable[[], int] = time_ns,
     ) -> None:
         with needing("otel", "OpenTelemetry is not installed", InputError):
             from opentelemetry.metrics import get_meter

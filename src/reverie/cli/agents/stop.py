@@ -8,6 +8,7 @@ import click
 
 from ...errors import SessionError
 from ...runtime.library import Library
+from ...runtime.places.projects import session_of
 from ...runtime.session.inbox import STOP, post
 from ...settings import Settings, load_settings
 from ..output import emit_json, say
@@ -41,7 +42,7 @@ def stop_session(
     with opened_storage(settings) as storage:
         key = Library(storage).find(name)
         holder = storage.holder(key)
-        session = key.rsplit("/", 1)[-1].removesuffix(".jsonl")
+        session = session_of(key)
         if holder is None:
             raise SessionError(f"{session} does not run: no process has it open")
         queued = None if dry_run else post(storage, f"{key.removesuffix('.jsonl')}/inbox", STOP, {}, sender=sender).id

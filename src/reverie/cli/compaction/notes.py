@@ -14,7 +14,6 @@ from ...conversation.decisions import NotesUpdated
 from ...conversation.tokens.estimate import estimate_text
 from ...conversation.view import View
 from ...errors import InputError
-from ...events import Event, FellBack
 from ...layers.l3_notes import Notes, render_notes, take_notes, template_of
 from ...ports import Storage
 from ...runtime.library import Library
@@ -24,7 +23,7 @@ from ...runtime.session.session import Session
 from ...settings import Settings, load_settings
 from ...storage.in_memory import InMemoryStorage
 from ..editor import open_editor
-from ..output import emit_json, say, warn
+from ..output import emit_json, say, warn, warn_of_fallback
 from ..sessions.recordings import opened_storage, recordings, session_argument
 
 
@@ -98,7 +97,7 @@ async def _change_notes(name: str, settings: Settings, edit: bool, dry_run: bool
         changed = _copy_in_memory(storage, key) if dry_run else storage
         async with Session(SessionOptions(session, storage=changed, project=project, settings=settings)) as opened:
             noting = opened.parts.notes
-            opened.listen(_on_event)
+            opened.listen(warn_of_fallback)
             made = await (_edit_notes(noting) if edit else noting.update(manual=True, local=True))
             return {
                 "session": session,
@@ -118,11 +117,6 @@ def _copy_in_memory(storage: Storage, log: str) -> InMemoryStorage:
         if document is not None:
             copy.write(key, document.data)
     return copy
-
-
-def _on_event(event: Event) -> None:
-    if isinstance(event, FellBack):
-        warn(event.why)
 
 
 async def _edit_notes(noting: NotesKeeper) -> NotesUpdated | None:

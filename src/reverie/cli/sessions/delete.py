@@ -19,7 +19,7 @@ from ...runtime.deletion.remains import HomeSearched, sampled_texts, search_for_
 from ...runtime.deletion.selection import SessionFilter, sessions_by_rewind
 from ...runtime.deletion.session import DeletionReceipt, SessionDeletion, retained_since
 from ...runtime.library import Library
-from ...runtime.places.projects import project_slug
+from ...runtime.places.projects import project_slug, session_of
 from ...settings import Settings, load_settings
 from ...values import fields_of
 from ..options import subject_option
@@ -110,7 +110,7 @@ def _run(
     receipts: list[DeletionReceipt] = []
     busy: list[str] = []
     for key in tracked(keys, "counting" if dry_run else "deleting"):
-        session = key.rpartition("/")[2].removesuffix(".jsonl")
+        session = session_of(key)
         if not dry_run and not _worker_is_done(settings, key):
             busy.append(f"{session} stays: a background worker saves memories from it now; try again in a minute")
             continue

@@ -14,6 +14,7 @@ from ...errors import InputError
 from ...paths import replace_file, write_file
 from ...runtime.deletion.selection import SessionFilter, documents_about
 from ...runtime.library import Library
+from ...runtime.places.projects import session_of
 from ...runtime.places.storage import database_of
 from ...settings import load_settings
 from ..options import subject_option
@@ -45,7 +46,7 @@ def command(
         key = library.find(session)
         data = library.export(key)
     report: dict[str, Any] = {
-        "session": key.rsplit("/", 1)[-1].removesuffix(".jsonl"),
+        "session": session_of(key),
         "key": key,
         "bytes": len(data),
         "sha256": hashlib.sha256(data).hexdigest(),

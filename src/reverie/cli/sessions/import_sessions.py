@@ -13,7 +13,7 @@ from ...errors import InputError, ReverieError, SessionBusy, StorageConflict
 from ...importers import ImportedSession, read_session
 from ...runtime.archive.recordings import Recordings
 from ...runtime.library import ADDED, GROWN
-from ...runtime.places.projects import project_slug
+from ...runtime.places.projects import project_slug, session_of
 from ...runtime.search.sessions import SessionSearch
 from ...runtime.search.shared_words import index_logs, words_of
 from ...runtime.search.vectors import settings_embedder
@@ -118,7 +118,7 @@ def outcome_of(
     status = PLANNED if dry_run and result in (ADDED, GROWN) else {ADDED: IMPORTED, GROWN: EXTENDED}.get(result, KNOWN)
     return ImportOutcome(
         status,
-        key.rsplit("/", 1)[1].removesuffix(".jsonl"),
+        session_of(key),
         key.split("/")[1],
         key,
         str(path),

@@ -8,7 +8,6 @@ from pathlib import Path
 import click
 
 from ...errors import InputError
-from ...events import Event, FellBack
 from ...memories.store.head_files import JOURNAL
 from ...memories.store.journal_files import SHARED_NAME, JournalFiles
 from ...runtime.memory.shared_journal import bring_home, is_in_copy, working_copies
@@ -18,7 +17,7 @@ from ...runtime.session.ledger import copy_calls, open_ledger
 from ...settings import load_settings
 from ...storage.files import FileStorage
 from ...values import replace
-from ..output import counted, emit_json, say, size, tracked, warn
+from ..output import counted, emit_json, say, size, tracked, warn, warn_of_fallback
 
 _SHOWN = 10
 
@@ -73,18 +72,16 @@ def command(
         report.released.extend(own)
         if not dry_run:
             alone = replace(settings, database=None)
-            with open_ledger(alone, listener=_tell) as ours, open_ledger(chosen, database, listener=_tell) as theirs:
+            with (
+                open_ledger(alone, listener=warn_of_fallback) as ours,
+                open_ledger(chosen, database, listener=warn_of_fallback) as theirs,
+            ):
                 copy_calls(*((ours, files, theirs) if there is not None else (theirs, database, ours)))
     if as_json:
         emit_json({"dry_run": dry_run, "folders": SHARED, **vars_of(report)})
     else:
         draw(report, dry_run)
     return 2 if report.busy else 1 if report.different else 0
-
-
-def _tell(event: Event) -> None:
-    if isinstance(event, FellBack):
-        warn(event.why)
 
 
 def _release(home: Path, dry_run: bool, as_json: bool) -> int:

@@ -16,7 +16,7 @@ from ...errors import InputError, SessionNotFound
 from ...importers import ImportedSession, find_sessions, read_session
 from ...ports import Storage
 from ...runtime.library import Library, agent_log
-from ...runtime.places.projects import project_slug
+from ...runtime.places.projects import project_slug, session_of
 from ...runtime.places.storage import storage_of
 from ...settings import Settings, load_settings
 from ..output import warn
@@ -50,7 +50,7 @@ class SessionName(click.types.StringParamType):
         from click.shell_completion import CompletionItem
 
         with opened_library() as library:
-            names = [key.rsplit("/", 1)[-1].removesuffix(".jsonl") for key in list(library.keys())]
+            names = [session_of(key) for key in list(library.keys())]
         found = [CompletionItem(name) for name in dict.fromkeys(names) if name.startswith(incomplete)]
         return found or [CompletionItem(incomplete, type="file")]
 

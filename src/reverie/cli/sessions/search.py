@@ -7,7 +7,6 @@ import sys
 import click
 
 from ...errors import InputError
-from ...events import Event, FellBack
 from ...memories.recall.terms import tokens
 from ...runtime.places.projects import log_key
 from ...runtime.search.hits import SearchHit
@@ -15,7 +14,7 @@ from ...runtime.search.sessions import SessionSearch
 from ...runtime.search.vectors import settings_embedder
 from ...settings import load_settings
 from ..options import number_option, query_of
-from ..output import emit_json, folded, is_fitted, paint, say, warn
+from ..output import emit_json, folded, is_fitted, paint, say, warn_of_fallback
 from .recordings import opened_library, opened_storage, slug_of
 from .sessions import RANDOM_NAME
 
@@ -38,7 +37,7 @@ def command(words: tuple[str, ...], project: str | None, limit: int, as_json: bo
     embedder = settings_embedder(settings)
     with (
         opened_storage(settings) as storage,
-        SessionSearch(settings.home, listener=on_event, embedder=embedder, storage=storage) as search,
+        SessionSearch(settings.home, listener=warn_of_fallback, embedder=embedder, storage=storage) as search,
     ):
         found = search.search(query, project=slug, limit=limit)
     if as_json:
@@ -58,12 +57,6 @@ def command(words: tuple[str, ...], project: str | None, limit: int, as_json: bo
 def _is_empty() -> bool:
     with opened_library() as library:
         return not list(library.keys())
-
-
-def on_event(event: Event) -> None:
-    """Print a warning when the index was rebuilt or a log could not be read; ignore other events."""
-    if isinstance(event, FellBack):
-        warn(event.why)
 
 
 def draw(found: list[SearchHit], query: str) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from ...errors import SessionNotFound
 from ...ports import Storage
-from ...runtime.places.projects import project_slug
+from ...runtime.places.projects import project_slug, session_of
 from ...runtime.places.storage import storage_of
 from ...settings import Settings
 from ...values import record
@@ -47,7 +47,7 @@ def named_session(settings: Settings, cwd: Path, name: str) -> str:
     Raise SessionNotFound if no session or more than one starts with ``name``.
     """
     with closing(storage_of(settings)) as storage:
-        names = [_name(key) for key, _ in _logs_by_age(storage, cwd)]
+        names = [session_of(key) for key, _ in _logs_by_age(storage, cwd)]
     fitting = [name] if name in names else [one for one in names if one.startswith(name)]
     if len(fitting) != 1:
         problem = f"matches {len(fitting)} sessions" if fitting else "matches no session of this project"
@@ -88,10 +88,6 @@ def _logs_by_age(storage: Storage, cwd: Path) -> list[tuple[str, float]]:
     found = [one for one in storage.stamps(f"projects/{project_slug(cwd)}") if one.key.count("/") == 2]
     logs = [(one.key, one.changed_ns / 1e9) for one in found if one.key.endswith(".jsonl")]
     return sorted(logs, key=lambda one: (-one[1], one[0]))
-
-
-def _name(key: str) -> str:
-    return key.rsplit("/", 1)[-1].removesuffix(".jsonl")
 
 
 def _ago(seconds: float) -> str:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from ...conversation.tokens.accounting import LOCAL_COMMAND_TAG
+from ...runtime.guard.hooks import kill_group
 from ...values import record
 
 KEPT_CHARS: Final = 30_000
@@ -50,7 +49,7 @@ async def run_shell(command: str, cwd: Path, show: Callable[[str], None]) -> She
                 kept.append(text)
         code = await process.wait()
     except BaseException:  # also a cancelled command leaves no process behind
-        _kill_group(process.pid)
+        kill_group(process.pid)
         with suppress(ProcessLookupError):
             await process.wait()
         raise
@@ -65,11 +64,6 @@ async def _next_line(stream: asyncio.StreamReader) -> bytes:
         return end.partial
     except asyncio.LimitOverrunError as long:
         return await stream.read(long.consumed or LINE_BYTES)
-
-
-def _kill_group(pid: int) -> None:
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(pid, signal.SIGKILL)
 
 
 def as_attachment(output: ShellOutput) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ...conversation.cuts import Item, is_user_context
+from ...conversation.cuts import Item, is_user_context, position_of
 from ...conversation.decisions import Cause, Compacted
 from ...conversation.entries import ASSISTANT
 from ...conversation.identifiers import Identifier
@@ -114,7 +114,7 @@ def cut_range_before_tail(view: View, tail: TailPolicy, *, cursor: str | None = 
     ``cursor`` is the uuid of the last message that the notes cover; raise also if it is no longer in view.
     """
     items = view.items_in_view()
-    at = None if cursor is None else _position(items, cursor)
+    at = None if cursor is None else position_of(items, cursor)
     if cursor is not None and at is None:
         raise CompactionError("the message up to which notes were taken is no longer in view")
     return _checked(
@@ -267,17 +267,13 @@ def _context(items: Sequence[Item]) -> int:
 
 
 def _found(items: Sequence[Item], message: str) -> int:
-    at = _position(items, message)
+    at = position_of(items, message)
     if at is None:
         matches = [place for place, item in enumerate(items) if len(message) >= 4 and item.uuid.startswith(message)]
         if len(matches) != 1:
             raise InputError(f"no message {message!r} is in the view: pass the uuid of a message that is")
         at = matches[0]
     return at
-
-
-def _position(items: Sequence[Item], uuid: str) -> int | None:
-    return next((at for at, item in enumerate(items) if item.uuid == uuid), None)
 
 
 def _texts(cut_range: CutRange) -> list[str]:

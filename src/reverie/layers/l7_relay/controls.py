@@ -12,8 +12,9 @@ from typing import Any, Final, TypeAlias, get_args
 import msgspec
 
 from ...errors import InputError
+from ...memories.recall.fence import attribute
 from ...values import fields_of, record
-from .messages import MAX_SUMMARY_CHARS, Letter, letter_id, quoted
+from .messages import MAX_SUMMARY_CHARS, Letter, letter_id
 
 _MAX_CHARS: Final = 10_000
 
@@ -117,8 +118,8 @@ def control_explanation(letter: Letter, lead: str | None, *, can_answer: bool = 
         case None:
             return ""
         case ShutdownRequest() as asked:
-            why = f" Reason given: {quoted(asked.reason)}." if asked.reason else ""
-            id = quoted(asked.request_id)
+            why = f" Reason given: {attribute(asked.reason)}." if asked.reason else ""
+            id = attribute(asked.request_id)
             if not can_answer:
                 return f"It asks you to end your work.{why} Stop, and answer with your result so far."
             return (
@@ -128,23 +129,23 @@ def control_explanation(letter: Letter, lead: str | None, *, can_answer: bool = 
             )
         case ShutdownResponse() as answer:
             said = "It agrees to end" if answer.approve else "It goes on working"
-            why = f": {quoted(answer.reason)}" if answer.reason else ""
-            return f"{said} (request {quoted(answer.request_id)}){why}."
+            why = f": {attribute(answer.reason)}" if answer.reason else ""
+            return f"{said} (request {attribute(answer.request_id)}){why}."
         case PlanApprovalRequest() as asked:
             return (
                 "It has written the plan below, waits, and changes nothing before you answer. Answer with SendMessage "
                 f'to {letter.sender}: message {{"type": "plan_approval_response", "request_id": '
-                f'"{quoted(asked.request_id)}", "approve": true}}; or approve false, with feedback.'
+                f'"{attribute(asked.request_id)}", "approve": true}}; or approve false, with feedback.'
             )
         case PlanApprovalResponse() as answer:
             if not counts(letter, lead):
                 who = lead or "nobody"
                 return f"This approves nothing: plans are approved by the lead ({who}), not by {letter.sender}."
             said = "The lead approves the plan" if answer.approve else "The lead does not approve the plan"
-            why = f": {quoted(answer.feedback)}" if answer.feedback else ""
-            return f"{said} (request {quoted(answer.request_id)}){why}."
+            why = f": {attribute(answer.feedback)}" if answer.feedback else ""
+            return f"{said} (request {attribute(answer.request_id)}){why}."
         case Idle() as idle:
-            parts = [quoted(part) for part in (idle.reason, idle.summary) if part]
+            parts = [attribute(part) for part in (idle.reason, idle.summary) if part]
             return f"It has nothing to do now{': ' + '; '.join(parts) if parts else ''}."
 
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from contextlib import aclosing
 from datetime import datetime
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import anyio
 from anyio import to_thread
@@ -33,6 +33,7 @@ from ...text.counts import dollars
 from ..session.accounts import Accounts
 from ..session.forks import ForkToolResult
 from ..session.replies import Call, open_calls, plain_reply, result_content
+from .progress import ProgressWriter
 from .tools import DreamTools
 
 SOURCE: Final = "dream"
@@ -41,18 +42,6 @@ _MAX_CALLS: Final = 40
 _MAX_TURN_CHARS: Final = 80_000
 _MAX_REPEATS: Final = 3
 _SHOWN_LOGS: Final = 14
-
-
-class ModelRunListener(Protocol):
-    """Receives the progress of a model's run."""
-
-    def on_text(self, text: str) -> None:
-        """Handle the model's text in one turn."""
-        ...
-
-    def on_tool(self, tool: str, paths: list[str], *, tools: int) -> None:
-        """Handle one tool call; ``paths`` are the files written so far, ``tools`` is the number of calls."""
-        ...
 
 
 class DreamModelRun:
@@ -67,7 +56,7 @@ class DreamModelRun:
         *,
         dream: str,
         accounts: Accounts,
-        listener: ModelRunListener,
+        listener: ProgressWriter,
         clock: Callable[[], datetime],
     ) -> None:
         self._model = model

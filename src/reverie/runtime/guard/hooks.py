@@ -215,7 +215,7 @@ async def run_command(
     finally:
         # A process that still holds the output is in the group, so the group's number is still valid.
         if not (over and out.ended and err.ended):
-            _kill_group(process.pid)
+            kill_group(process.pid)
         with anyio.CancelScope(shield=True):
             await process.aclose()
     return HookCommandResult(process.returncode if over else None, out.text(), err.text())
@@ -257,6 +257,7 @@ async def _feed(stream: ByteSendStream | None, given: bytes) -> None:
             await stream.aclose()
 
 
-def _kill_group(leader: int) -> None:
+def kill_group(leader: int) -> None:
+    """Kill a process and all others of its group; one that has ended is no error."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(leader, signal.SIGKILL)

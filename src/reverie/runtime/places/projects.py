@@ -96,6 +96,11 @@ def log_key(slug: str, session: str) -> str:
     return f"{session_key(slug, session)}.jsonl"
 
 
+def session_of(key: str) -> str:
+    """Return the name of the session whose log has this storage key."""
+    return key.rpartition("/")[2].removesuffix(".jsonl")
+
+
 def inbox_key(slug: str, session: str) -> str:
     """Return the storage key of the folder where other processes put commands for a session."""
     return f"{session_key(slug, session)}/inbox"

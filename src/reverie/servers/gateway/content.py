@@ -79,7 +79,7 @@ def identity_of(system: Any, tools: list[Record]) -> str:
     """Return a digest of the names of the tools and the beginning of the system prompt, which tells agents apart."""
     texts = [system] if isinstance(system, str) else [as_text(one.get("text")) for one in rows_of(system)]
     names = sorted(as_text(tool.get("name")) for tool in tools)
-    return _digest([names, max(texts, key=len, default="")[:_IDENTITY_CHARS]])
+    return digest_of([names, max(texts, key=len, default="")[:_IDENTITY_CHARS]])
 
 
 def request_of(exchange: SeenExchange) -> SeenRequest:
@@ -292,11 +292,11 @@ def message_of(entry: Entry) -> SeenMessage | None:
 
 
 def _said(kind: str, role: str, content: Any) -> SeenMessage:
-    return SeenMessage(kind, role, content, _digest([role, _essence(role, content)]))
+    return SeenMessage(kind, role, content, digest_of([role, _essence(role, content)]))
 
 
 def _told(content: Any, role: str) -> SeenMessage:
-    return SeenMessage(ATTACHMENT, "user", content, _digest([role, _essence(role, content)]), role)
+    return SeenMessage(ATTACHMENT, "user", content, digest_of([role, _essence(role, content)]), role)
 
 
 def _essence(role: str, content: Any) -> Any:
@@ -313,7 +313,8 @@ def _essence(role: str, content: Any) -> Any:
     return [text.strip(), [block["id"] for block in spoken if "id" in block]] if spoken else blocks
 
 
-def _digest(value: Any) -> str:
+def digest_of(value: Any) -> str:
+    """Return the digest of a value by its JSON."""
     return sha256(msgspec.json.encode(value)).hexdigest()
 
 

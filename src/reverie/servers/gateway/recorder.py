@@ -18,6 +18,7 @@ from ...importers.import_result import RecordSource, SessionDraft
 from ...runtime.archive.recordings import DELETED, GATEWAY, Recordings, project_of
 from ...runtime.library import Library
 from ...runtime.places.archive_index import load_index
+from ...runtime.places.projects import session_of
 from ...runtime.places.storage import storage_of
 from ...runtime.session.accounts import Accounts, CallBill
 from ...runtime.session.ledger import open_ledger
@@ -203,7 +204,7 @@ class Recorder:
         return self._known[session]
 
     def _restored(self, key: str) -> Conversation:
-        made = Conversation(key.rsplit("/", 1)[1].removesuffix(".jsonl"))
+        made = Conversation(session_of(key))
         made.project = key.split("/")[1]
         made.restore(self._library.load(key).entries)
         return made

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Iterator, Mapping
-from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,7 +24,7 @@ from ...importers.foreign_values import as_list
 from ...layers.l1_offload import OffloadPolicy, ResultStore, offload_result
 from ...storage.files import FileStorage
 from ...values import object_of, record, rows_of
-from .content import SeenRequest, request_session
+from .content import SeenRequest, digest_of, request_session
 from .conversations import name_of
 from .exchange import Exchange
 from .http1 import BrokenMessage, unframed
@@ -111,7 +110,7 @@ class Saver:
                 found = self._offloaded(session, block, tool)
                 if found is not None:
                     fresh.append(found.id)
-            if found is not None and found.digest == _digest(block.get("content")):
+            if found is not None and found.digest == digest_of(block.get("content")):
                 shown[found.id] = found
             else:
                 savings.kept.add(block["tool_use_id"])
@@ -138,7 +137,7 @@ class Saver:
         freed = estimate_block({"type": "tool_result", "content": content}) - estimate_block(
             {"type": "tool_result", "content": decision.text}
         )
-        frozen = FrozenResult(called, _digest(content), decision.text, max(0, round(freed)))
+        frozen = FrozenResult(called, digest_of(content), decision.text, max(0, round(freed)))
         self._append(session, {"frozen": msgspec.to_builtins(frozen)})
         self._decisions[called] = body_of(decision)
         return frozen
@@ -220,7 +219,3 @@ def _block(raw: bytes, texts: Mapping[str, str]) -> bytes:
             text = msgspec.json.encode(texts[said["tool_use_id"]])
             return raw[: found.end()] + text + raw[found.end() + len(value) :]
     raise ValueError("no content in a result")
-
-
-def _digest(content: Any) -> str:
-    return sha256(msgspec.json.encode(content)).hexdigest()

@@ -27,7 +27,7 @@ from ...ports import Stamp
 from ...replay.compare import BRIEF, compare
 from ...replay.recording import recording_of
 from ...runtime.agent.budgets import Budgets
-from ...runtime.library import Library
+from ...runtime.library import Library, qualified_name
 from ...runtime.places.storage import database_of, storage_of
 from ...runtime.search.log_text import log_stamps
 from ...runtime.session.ledger import FILE_NAME as LEDGER
@@ -175,7 +175,7 @@ class LiveHome:
                 compact_percent=settings.compact_percent,
             ),
         )
-        row = watch.row(_name_of(key), is_open=holder is not None, limits=limits)
+        row = watch.row(qualified_name(key), is_open=holder is not None, limits=limits)
         where = holder.partition(" since ")[0] if holder is not None and settings.database is not None else ""
         return {**row, "budget_usd": settings.agent.budget_usd, "where": where}
 
@@ -225,16 +225,12 @@ class LiveHome:
         return name, sha256(f"{name}:{state}".encode()).hexdigest()[:16]
 
     def _full_name(self, name: str) -> str:
-        return _name_of(self._key(name))
+        return qualified_name(self._key(name))
 
     def _key(self, name: str) -> str:
         if not name:
             raise InputError("name a session: ?session=NAME")
         return Library(self._storage).find(name)
-
-
-def _name_of(key: str) -> str:
-    return key.removeprefix("projects/").removesuffix(".jsonl")
 
 
 class SessionWatch:

@@ -17,6 +17,7 @@ from ...errors import InputError, StorageError
 from ...ports import Storage
 from ...runtime.agent.team.history import agents_of
 from ...runtime.library import Library
+from ...runtime.places.projects import session_of
 from ...runtime.reports.stats import AXES, stats_of
 from ...runtime.search.sessions import SessionSearch
 from ...runtime.search.vectors import settings_embedder
@@ -52,7 +53,7 @@ def _messages(storage: Storage, key: str) -> Iterator[dict[str, Any]]:
             entry = decode_entry(line) if _QUEUED in line else None
             found = decision_of(entry.body) if entry is not None else None
             if entry is not None and isinstance(found, MessageQueued) and found.text:
-                to = key.rsplit("/", 1)[-1].removesuffix(".jsonl")
+                to = session_of(key)
                 yield {"time": entry.time, "from": found.sender, "to": to, "text": found.text[:_MESSAGE_CHARS]}
 
 

@@ -15,6 +15,7 @@ from ....layers.l7_relay import line_for, summary_of
 from ....ports import Storage
 from ....values import record, replace
 from ...library import Library, agent_log
+from ...places.projects import session_of
 
 FORK: Final = "fork"
 """The kind of an agent that goes on in its parent's conversation and has no log of its own."""
@@ -66,7 +67,7 @@ def _started_in(storage: Storage, key: str) -> list[AgentRecord]:
     data = storage.load(key) or b""
     if _SPAWNED not in data:
         return []
-    session = key.rpartition("/")[2].removesuffix(".jsonl")
+    session = session_of(key)
     found: dict[str, AgentRecord] = {}
     for line in data.split(b"\n"):
         if _SPAWNED not in line and _FINISHED not in line:
