@@ -23,6 +23,7 @@ from reverie.runtime.memory.memory import Memory
 from reverie.runtime.places.projects import project_slug
 from reverie.runtime.places.storage import storage_of
 from reverie.settings import AgentPolicy, Settings
+from reverie.values import replace
 
 from .conftest import Asked, Reverie
 from .test_json_schemas import closed, schema_of
@@ -120,6 +121,33 @@ def test_erasing_a_person_leaves_no_word_in_a_dump_of_the_database_or_on_this_ma
         ("delete", "two", "subject"),
         ("delete", "one", "subject"),
     ]
+
+
+@pytest.mark.requirement("X5")
+@pytest.mark.parametrize("erased", [("memory", "rm", "--erase", "--source", "one"), ("delete", "one")])
+def test_an_erased_memory_of_a_home_that_was_moved_here_is_in_no_dump_and_does_not_come_back(
+    settings: Settings,
+    postgres_server: PostgresServer,
+    reverie: Reverie,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    secret: bytes,
+    erased: tuple[str, ...],
+) -> None:
+    old = replace(settings, home=tmp_path / "old", database=None)
+    talk(old, "one", "hello")
+    Memory.open(".", settings=old).save(
+        f"The patient takes {secret.decode()}.", type="project", why="it was said", source=f"one {'0' * 8}"
+    )
+    monkeypatch.setenv("REVERIE_HOME", str(old.home))
+    assert reverie("move", "--to", settings.database)[0] == 0
+    assert words_in_dump(postgres_server, secret) == {secret}
+    monkeypatch.setenv("REVERIE_HOME", str(settings.home))
+    assert reverie(*erased, "--yes")[0] == 0
+    assert words_in_dump(postgres_server, secret) == set()
+    monkeypatch.setenv("REVERIE_HOME", str(tmp_path / "new"))
+    assert reverie("move", "--from", settings.database)[0] == 0
+    assert not [path for path in (tmp_path / "new").rglob("*") if path.is_file() and secret in path.read_bytes()]
 
 
 def test_audit_rows_cannot_be_changed_by_the_role_of_the_programs(settings: Settings) -> None:

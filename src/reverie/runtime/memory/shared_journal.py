@@ -162,7 +162,10 @@ class StoredJournal:
         self._storage.append(self._key, line, expect=expect)
 
     def replace(self, lines: bytes) -> None:
-        """Replace the whole journal."""
+        """Replace the whole journal, because of an erasure; copies of the files that a move brought here go first."""
+        for key in [key for key in self._storage.list(self._folder) if key != self._key]:
+            if is_in_copy(key, [self._folder]):
+                self._storage.delete(key)
         self._storage.write(self._key, lines)
 
     def _finish(self) -> None:
