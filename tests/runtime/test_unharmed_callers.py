@@ -299,6 +299,10 @@ class Word(str):
         raise ValueError("no text")
 
 
+class Panic(BaseException):
+    """The error that an extension module raises when its own code breaks."""
+
+
 class Unshowable(Exception):
     def __str__(self) -> str:
         raise ValueError("no text")
@@ -367,6 +371,8 @@ THINGS: dict[str, Callable[[], Any]] = {
     "raises the end of an iteration": raising(StopIteration("x")),
     "raises the end of an async iteration": raising(StopAsyncIteration()),
     "raises a cancellation": raising(asyncio.CancelledError()),
+    "raises a panic": raising(Panic("an index out of bounds")),
+    "raises a group of exits": raising(BaseExceptionGroup("several", [SystemExit(3)])),
 }
 
 

@@ -248,19 +248,21 @@ def _is_block(part: Any) -> bool:
 
 
 async def output_or_error(run: Callable[[], Any]) -> Output:
-    """Run a tool and return its output; any value and any exception becomes one, except a real cancellation."""
+    """Run a tool and return its output; any value and exception becomes one, but no Ctrl-C and no real cancellation."""
     try:
         found: Any = run()
         while isawaitable(found):
             found = await found
         return _as_output(found)
-    except (Exception, SystemExit, GeneratorExit) as error:
-        return Output(f"The tool failed: {type(error).__name__}: {error_text(error)}", is_error=True)
+    except KeyboardInterrupt:
+        raise
     except CancelledError:
         task = current_task()
         if task is not None and task.cancelling():
             raise
         return Output("The tool failed: it cancelled itself.", is_error=True)
+    except BaseException as error:  # such as the panic of an extension module, or SystemExit
+        return Output(f"The tool failed: {type(error).__name__}: {error_text(error)}", is_error=True)
 
 
 def _as_output(found: Any) -> Output:
