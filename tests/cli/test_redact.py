@@ -187,7 +187,7 @@ def test_a_redaction_killed_at_any_call_is_finished_by_the_next(
     assert kills >= 5
 
 
-def test_the_rules_find_secrets_and_show_them_masked(reverie: Reverie, home: Path) -> None:
+def test_the_rules_find_secrets_and_show_them_masked(reverie: Reverie, asked: Asked, home: Path) -> None:
     token = "ghp_" + "a1B2c3D4e5" * 4
     script = Script()
     script.user(f"my token is {token}")
@@ -201,6 +201,8 @@ def test_the_rules_find_secrets_and_show_them_masked(reverie: Reverie, home: Pat
     assert token not in out + err
     assert holding(home, token) == []
     assert "no secret" in reverie("redact", "scan", "--scan", "--yes")[1]
+    receipt = asked("redact", "scan", "--scan")
+    assert (receipt["occurrences"], receipt["files"], receipt["left"]) == (0, {}, [])
 
 
 @pytest.mark.parametrize("word", ["assistant", "uuid", "content", "abc"])

@@ -12,6 +12,7 @@ import pytest
 from reverie import Agent, InMemoryStorage, InputError, Memory, Session, SessionNotFound
 from reverie.integrations.sync_session import SyncSession
 from reverie.models import ScriptedModel
+from reverie.runtime.session.replies import Call
 
 MODEL = "claude-sonnet-4-5"
 CONTENT = "text or a list of content blocks"
@@ -71,7 +72,9 @@ def test_content_blocks_of_every_type_are_accepted(tmp_path: Path) -> None:
         ({"tools": 5}, "tools is of type int: pass a list of tools"),
         ({"tools": [TOOL], "tool_choice": "auto"}, "tool_choice='auto' would be refused"),
         ({"max_tokens": "100"}, "max_tokens='100' .* valid integer"),
+        ({"max_tokens": 10**9}, f"the provider of {MODEL}: .* maximum allowed number of output tokens for this model"),
         ({"model": 5}, "model is of type int: pass text"),
+        ({"betas": "context-1m"}, "betas is of type str: pass a list of names"),
         ({"messages": []}, "leave messages out, and call say()"),
     ],
     ids=repr,
@@ -92,6 +95,9 @@ def test_an_option_of_a_wrong_type_is_refused_by_its_name(tmp_path: Path, option
         ("s", {"memory": "yes"}, "memory is of type str: pass True or False"),
         ("s", {"mode": "rd"}, "mode is 'rd': pass 'write' or 'read'"),
         ("s", {"subject": 5}, "subject is of type int"),
+        ("s", {"model": "claude-opus-5"}, "model is of type str: pass a Model, such as open_model(NAME)"),
+        ("s", {"storage": "/tmp"}, "storage is of type str: pass FileStorage(...), InMemoryStorage()"),
+        ("s", {"settings": {"preset": "thrifty"}}, "settings is of type dict: pass the result of load_settings()"),
     ],
     ids=repr,
 )
@@ -129,6 +135,28 @@ def test_reading_a_session_that_does_not_exist_says_so_and_one_of_a_gone_directo
         ({"mode": "rd"}, "mode is 'rd': pass one of default"),
         ({"system": 5}, "system is of type int"),
         ({"session": 5}, "the session's name is of type int"),
+        ({"cwd": 5}, "cwd is of type int: pass the path of a directory"),
+        ({"cwd": "/no/such/place"}, "cwd '/no/such/place' is not a directory: pass one that exists"),
+        ({"cwd": __file__}, "is not a directory"),
+        ({"model": 5}, "model is of type int: pass the name of a model, or a Model"),
+        ({"storage": "files"}, "storage is of type str: pass FileStorage"),
+        ({"settings": {}}, "settings is of type dict: pass the result of load_settings"),
+        ({"approve": "yes"}, "approve is of type str: pass a function"),
+        ({"on_control": 5}, "on_control is of type int: pass a function"),
+        ({"clock": 5}, "clock is of type int: pass a function"),
+        ({"bridge": 5}, "bridge is of type int: pass a Bridge"),
+        ({"name": 5}, "the agent's name is of type int: pass text"),
+        ({"subject": 5}, "subject is of type int: pass text"),
+        ({"hooks": [print]}, "hooks is of type list: pass a dict of lists of functions by event"),
+        ({"hooks": {"before_tol": [print]}}, "no event of hooks is called 'before_tol': use session_start"),
+        ({"hooks": {"before_tool": print}}, r"hooks\['before_tool'\] is of type builtin.*: pass a list of functions"),
+        ({"hooks": {"before_tool": ["print"]}}, "a hook of 'before_tool' is of type str: pass a function"),
+        ({"max_turns": "3"}, "max_turns is of type str: pass a whole number that is at least 1"),
+        ({"max_turns": 0}, "max_turns is 0: pass a whole number"),
+        ({"budget_usd": "3"}, "budget_usd is of type str: pass a number that is at least 0"),
+        ({"budget_usd": float("nan")}, "budget_usd is nan"),
+        ({"budget_usd": -1}, "budget_usd is -1"),
+        ({"budget_usd": True}, "budget_usd is True"),
     ],
     ids=repr,
 )
@@ -147,6 +175,7 @@ def test_what_is_no_text_is_refused_by_its_name(tmp_path: Path) -> None:
         (lambda: memory.recall(None), "the question is of type NoneType: pass text"),
         (lambda: memory.get(None), "the memory's name is of type NoneType"),
         (lambda: memory.save(b"x", type="user"), "text is of type bytes"),
+        (lambda: Memory.open(5), "project is of type int: pass the path of a directory"),  # pyright: ignore[reportArgumentType]
     ):
         with pytest.raises(InputError, match=said):
             refused()
@@ -156,6 +185,12 @@ def test_what_is_no_text_is_refused_by_its_name(tmp_path: Path) -> None:
             (lambda: session.set_context(5, "a"), "key is of type int"),
             (lambda: session.set_context("k", b"a"), "text is of type bytes"),
             (lambda: session.expand(5), "the handle is of type int"),
+            (lambda: session.restore("toolu_1"), "tool_use_ids is of type str: pass a list of ids"),
+            (lambda: session.trim("all"), "target_tokens is of type str: pass a whole number that is at least 0"),
+            (lambda: session.trim(-1), "target_tokens is -1"),
+            (lambda: session.listen(5), "listener is of type int: pass a function"),
+            (lambda: session.run("toolu_1", []), "call is of type str: pass a call that observe() returned"),
+            (lambda: session.run(Call("toolu_1", "look", {}), 5), "tools is of type int: pass a list of tools"),
         ):
-            with pytest.raises(InputError, match=said):
+            with pytest.raises(InputError, match=re.escape(said)):
                 refused()

@@ -35,12 +35,12 @@ def command(session: str, text: bool, scan: bool, yes: bool, dry_run: bool, as_j
     settings = load_settings()
     with opened_storage(settings) as storage:
         secrets = scanned(storage, key, quiet=as_json) if scan else [typed()]
-        if not secrets:
+        if not secrets and not as_json:
             say("no secret was found; nothing was changed")
             return 0
         redaction = Redaction(storage, settings.home, key, secrets)
         receipt = redaction.plan()
-        if not dry_run:
+        if secrets and not dry_run:
             if not yes and not agreed(receipt):
                 warn("nothing was changed")
                 return 1

@@ -84,7 +84,7 @@ def _max_tokens(request: Mapping[str, Any], rules: RequestRules) -> Iterator[Fau
     elif rules.known and limit > most:
         yield (
             "max_tokens",
-            f"{limit} > {most}, which is the maximum allowed number of output tokens for {request.get('model')}",
+            f"{limit} > {most}, which is the maximum allowed number of output tokens for {request.get('model') or 'this model'}",
         )
     elif limit == 0:
         yield from _cache_filling(request)

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
+from ...arguments import check_text
 from ...errors import InputError
 from ...memories.recall.fence import attribute, escaped
 from ...memories.store.trust import LABELS
@@ -76,6 +77,7 @@ def check_name(name: str, what: str = "agent") -> str:
 
 def check_agent_name(name: str) -> str:
     """Return a name that a person chose for an agent; raise ``InputError`` if it is invalid or the user's own."""
+    check_text("the agent's name", name)
     if name.casefold() == USER:
         raise InputError(f"{name!a} is the address of the user: choose another name for the agent")
     return check_name(name)

@@ -11,6 +11,7 @@ from typing import Any, Final, cast
 
 from anyio import move_on_after
 
+from ...arguments import check_callable
 from ...conversation.entries import new_uuid
 from ...conversation.plans import Plan
 from ...conversation.tokens.estimate import estimate_request
@@ -19,7 +20,7 @@ from ...errors import InputError, ReverieError, SessionError, WindowFull
 from ...events import Event, FellBack, Listener
 from ...layers.l7_relay import check_agent_name, narrower
 from ...ports import AgentRequest, Model, StartedAgent, Storage
-from ...settings import Mode, Settings, load_settings
+from ...settings import Mode, Settings
 from ...tools import relay_tools
 from ...tools.tool import Tool
 from ...values import replace
@@ -27,7 +28,8 @@ from ..guard.permissions import Approver
 from ..mail.delivery import ControlHandler
 from ..mail.post_office import Bridge
 from ..memory.session import Session
-from ..places.projects import canonical_root
+from ..places.projects import directory_of
+from ..places.storage import given_settings
 from ..session.replies import Call
 from ..session.standing_context import ContextSource
 from .answers import Answer, AnswerTurns, EventFeed, in_own_task
@@ -82,33 +84,31 @@ class Agent:
         the session's; opening the agent raises an error if another running agent has it. ``subject`` is your id of
         the person that the session is about, by which ``reverie delete --subject`` finds it.
         """
-        if isinstance(model, str) and not model.strip():
-            raise InputError("the model's name is empty: name one, or leave model out for that of the settings")
-        place = Path(cwd).resolve()
-        known = settings or load_settings(project=canonical_root(place))
-        self._set_up(
-            AgentOptions(
-                model=model if model is not None else known.model,
-                cwd=place,
-                name=session or new_session_name(clock()),
-                is_named=session is not None,
-                settings=known,
-                storage=storage,
-                tools=tools,
-                system=system,
-                mode=mode or known.permissions.mode,
-                is_mode_given=mode is not None,
-                approve=approve,
-                hooks=hooks or {},
-                max_turns=max_turns if max_turns is not None else known.agent.max_turns,
-                budget_usd=budget_usd if budget_usd is not None else known.agent.budget_usd,
-                clock=clock,
-                bridge=bridge,
-                on_control=on_control,
-                address=check_agent_name(name) if name else "",
-                subject=subject,
-            )
+        place = directory_of(cwd).resolve()
+        known = given_settings(settings, place, storage)
+        check_callable("clock", clock)
+        options = AgentOptions(
+            model=model if model is not None else known.model,
+            cwd=place,
+            name=session or new_session_name(clock()),
+            is_named=session is not None,
+            settings=known,
+            storage=storage,
+            tools=tools,
+            system=system,
+            mode=mode or known.permissions.mode,
+            is_mode_given=mode is not None,
+            approve=approve,
+            hooks=hooks if hooks is not None else {},
+            max_turns=max_turns if max_turns is not None else known.agent.max_turns,
+            budget_usd=budget_usd if budget_usd is not None else known.agent.budget_usd,
+            clock=clock,
+            bridge=bridge,
+            on_control=on_control,
+            address=check_agent_name(name) if name else "",
+            subject=subject,
         )
+        self._set_up(options.checked())
 
     @classmethod
     def from_options(cls, options: AgentOptions) -> Agent:
@@ -196,12 +196,8 @@ class Agent:
             found += self.parts.memory.context.sources()
         elif lineage is not None and lineage.memory is not None:
             lineage.memory.view = lambda: self.session.view
-            most_bytes = self.session.thresholds.effective // 2
-            found.append(
-                lineage.memory.source(
-                    most_bytes, lambda problem: self._events.emit(FellBack(self.name, "memory", problem))
-                )
-            )
+            half = self.session.thresholds.effective // 2
+            found.append(lineage.memory.source(half, lambda why: self._events.emit(FellBack(self.name, "memory", why))))
         return found
 
     def _check_opening(self, context: str) -> None:
@@ -315,6 +311,7 @@ class Agent:
 
     def listen(self, listener: Listener) -> None:
         """Register a function to call with every event as soon as it happens; its exceptions are ignored."""
+        check_callable("listener", listener)
         self._events.listeners.append(listener)
 
     def interrupt(self) -> None:

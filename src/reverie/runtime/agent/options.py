@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast, get_args
 
+from ...arguments import check_callable, check_number, check_parts, check_text, check_type
+from ...errors import InputError
 from ...layers.l7_relay import agent_name
 from ...ports import Model, Storage
-from ...settings import Mode, Settings
+from ...settings import HOOK_EVENTS, Mode, Settings
 from ...tools.tool import Tool
 from ...values import record
 from ..guard.permissions import Approver
@@ -56,3 +58,34 @@ class AgentOptions:
     def agent_name(self) -> str:
         """The name that other agents use for this one."""
         return agent_name(self.address or self.name)
+
+    def checked(self) -> AgentOptions:
+        """Return these options; raise ``InputError`` for the first of no use, with the values that it accepts."""
+        if not isinstance(self.model, str):
+            check_parts("model", self.model, ("model_id", "stream"), "the name of a model, or a Model")
+        elif not self.model.strip():
+            raise InputError("the model's name is empty: name one, or leave model out for that of the settings")
+        if not self.cwd.is_dir():
+            raise InputError(f"cwd {str(self.cwd)!r} is not a directory: pass one that exists")
+        if self.mode not in get_args(Mode):
+            raise InputError(f"mode is {self.mode!r}: pass one of {', '.join(get_args(Mode))}")
+        if self.system is not None:
+            check_text("system", self.system)
+        check_text("subject", self.subject)
+        check_number("max_turns", self.max_turns, 1, is_whole=True)
+        check_number("budget_usd", self.budget_usd, 0)
+        for argument in ("approve", "on_control"):
+            check_callable(argument, getattr(self, argument))
+        check_parts("bridge", self.bridge, ("carry",), "a Bridge")
+        self._check_hooks()
+        return self
+
+    def _check_hooks(self) -> None:
+        accepted = "a dict of lists of functions by event"
+        check_type("hooks", self.hooks, Mapping, accepted)
+        for event, functions in cast("Mapping[object, object]", self.hooks).items():
+            if event not in HOOK_EVENTS:
+                raise InputError(f"no event of hooks is called {event!r}: use {', '.join(HOOK_EVENTS)}")
+            check_type(f"hooks[{event!r}]", functions, Sequence, "a list of functions")
+            for function in cast("Sequence[object]", functions):
+                check_callable(f"a hook of {event!r}", function)

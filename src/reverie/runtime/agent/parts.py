@@ -8,20 +8,19 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
-from typing import Final, get_args
+from typing import Final
 
 from anyio import create_task_group, to_thread
 from anyio.abc import TaskGroup
 
-from ...arguments import check_text
 from ...conversation.tokens.window import Thresholds
-from ...errors import InputError, ModelError
+from ...errors import ModelError
 from ...events import Event, ModelRetried
 from ...models import Retry, RetryingModel, open_model
 from ...models.anthropic import AnthropicModel
 from ...models.sdk_client import SdkModel
 from ...ports import Model, Storage
-from ...settings import AgentPolicy, Mode, Settings
+from ...settings import AgentPolicy, Settings
 from ...tools import Todo, ToolContext, standard_tools
 from ...tools.files.read_state import ReadState, version_of
 from ...tools.shell.sandbox import available
@@ -168,10 +167,6 @@ async def is_trusted(options: AgentOptions) -> bool:
 async def open_parts(options: AgentOptions, events: EventFeed, stack: AsyncExitStack) -> AgentParts:
     """Open an agent's model, session, tools, hooks and memory and return them; ``stack`` closes them."""
     settings = options.settings
-    if options.mode not in get_args(Mode):
-        raise InputError(f"mode is {options.mode!r}: pass one of {', '.join(get_args(Mode))}")
-    if options.system is not None:
-        check_text("system", options.system)
 
     def report(retry: Retry) -> None:
         events.emit(

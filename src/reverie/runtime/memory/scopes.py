@@ -13,7 +13,7 @@ from difflib import unified_diff
 from pathlib import Path
 from typing import Final
 
-from ...arguments import check_text
+from ...arguments import check_text, check_type
 from ...errors import InputError, StorageError, UnsafePath
 from ...memories.rules.secrets import refuse_secrets
 from ...memories.rules.taxonomy import lint_memory, route
@@ -61,6 +61,7 @@ class Scopes:
     @staticmethod
     def project_settings(project: str | os.PathLike[str], home: str | os.PathLike[str] | None) -> Settings:
         """Return the settings for a project; raise ``InputError`` if it has neither a directory nor memories."""
+        check_type("project", project, (str, os.PathLike), "the path of a directory")
         settings = load_settings(home=Path(home) if home is not None else None, project=Path(project))
         if not Path(project).is_dir() and not memory_directory(project, settings).is_dir():
             raise InputError(f"there is neither a directory {str(project)!r} nor a memory of it")

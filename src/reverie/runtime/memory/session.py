@@ -7,15 +7,15 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, NoReturn
 
-from ...arguments import check_text
+from ...arguments import check_parts, check_text, check_type
 from ...errors import InputError, SessionError
 from ...models import RetryingModel, open_model
 from ...ports import Model, Storage
-from ...settings import Settings, load_settings
+from ...settings import Settings
 from ...tools.function_tool import FunctionTool
 from ...tools.tool import Output, error_output
-from ..places.projects import canonical_root, directory_of, inbox_key, project_slug
-from ..places.storage import storage_of
+from ..places.projects import directory_of, inbox_key, project_slug
+from ..places.storage import given_settings, storage_of
 from ..session import session
 from ..session.background import IndependentTaskGroup
 from ..session.inbox import post
@@ -45,7 +45,7 @@ class Session(session.Session):
         if not text.strip():
             raise InputError("the message is empty: pass some text")
         directory = directory_of(cwd)
-        settings = settings or load_settings(project=canonical_root(directory))
+        settings = given_settings(settings, directory, storage)
         store = storage or storage_of(settings)
         try:
             post(store, inbox_key(project_slug(directory), name), "note", {"text": text}, sender=sender)
@@ -55,6 +55,8 @@ class Session(session.Session):
 
     async def run(self, call: Call, tools: Iterable[FunctionTool[..., Any]]) -> Output:
         """Run a tool call with the function of its name, log the result and return it; a failure is an error result."""
+        check_type("call", call, Call, "a call that observe() returned")
+        check_parts("tools", tools, ("__iter__",), "a list of tools")
         known = {tool.name: tool for tool in tools}
         tool = known.get(call.name)
         if tool is None:

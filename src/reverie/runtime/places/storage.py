@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from ...arguments import check_parts, check_type
 from ...errors import SessionBusy, SettingsError, StorageError
 from ...extras import needing
 from ...ports import Lease, Storage
-from ...settings import Settings
+from ...settings import Settings, load_settings
 from ...storage.encryption import EncryptedStorage, tenant_key
 from ...storage.files import FileStorage
+from .projects import canonical_root
 
 if TYPE_CHECKING:
     from ...storage.postgres.storage import PostgresStorage
 
 _PAUSE_SECONDS: Final = 0.02
+
+
+def given_settings(settings: Settings | None, directory: Path, storage: Storage | None) -> Settings:
+    """Return a caller's settings, else those of the directory's project; raise ``InputError`` for a wrong argument."""
+    check_parts("storage", storage, ("lease", "load"), "FileStorage(...), InMemoryStorage() or another Storage")
+    if settings is None:
+        return load_settings(project=canonical_root(directory))
+    check_type("settings", settings, Settings, "the result of load_settings()")
+    return settings
 
 
 def storage_of(settings: Settings) -> Storage:

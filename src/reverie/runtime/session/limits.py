@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final, Literal, cast
 
+from ...arguments import check_type
 from ...cache.prices import listed_window
 from ...conversation.tokens.window import Thresholds, Window, WindowPolicy, thresholds, window_for
 from ...layers.l1_offload import OffloadPolicy, fitted_policy
@@ -38,7 +39,9 @@ def _thresholds(window: Window, limit: int | None, percent: float | None) -> Thr
 def betas_of(options: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the beta features a call asks for, by the option ``betas`` or the header ``anthropic-beta``."""
     headers: Any = options.get("extra_headers")
-    named: list[Any] = list(options.get("betas") or ())
+    betas = options.get("betas") or ()
+    check_type("betas", betas, (list, tuple), "a list of names")
+    named: list[Any] = list(betas)
     for name, value in cast("Mapping[str, Any]", headers).items() if isinstance(headers, Mapping) else ():
         if name.lower() == "anthropic-beta":
             named += str(value).split(",")

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from anyio import to_thread
 
-from ...arguments import check_text, check_type
+from ...arguments import check_parts, check_text, check_type
 from ...cache.prices import rates_of
 from ...cache.usage import usage_of
 from ...conversation.entries import DECISION, Entry
@@ -295,6 +295,7 @@ def assemble(log: SessionLog, options: SessionOptions) -> SessionParts:
     if options.mode not in ("write", "read"):
         raise InputError(f"mode is {options.mode!r}: pass 'write' or 'read'")
     check_type("memory", options.memory, bool, "True or False")
+    check_parts("model", options.model, ("model_id", "stream"), "a Model, such as open_model(NAME)")
     check_text("subject", options.subject)
     check_text("folder", options.folder)
     settings, storage, folder = options.settings, options.storage, options.key

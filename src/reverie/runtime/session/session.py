@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, Self
 
 from anyio import CancelScope
 
+from ...arguments import check_callable, check_number, check_type
 from ...cache.economics import PING_SECONDS, IdleChoice
 from ...conversation.decisions import Cause, Pinned, ReloadAsked, ResultsRestored
 from ...conversation.entries import ASSISTANT, META, USER, Entry, clean
@@ -17,23 +18,16 @@ from ...conversation.tokens.window import Thresholds
 from ...conversation.view import View
 from ...conversation.wire.blocks import check_content
 from ...errors import InputError, PromptTooLong, SessionError
-from ...events import (
-    FellBack,
-    Listener,
-    LogDamaged,
-    ResultsTrimmed,
-    SessionClosed,
-    SessionOpened,
-)
+from ...events import FellBack, Listener, LogDamaged, ResultsTrimmed, SessionClosed, SessionOpened
 from ...models.failures import failure_of_exception
 from ...models.shapes import Shape, shaped_request
 from ...ports import Model, Storage
-from ...settings import PRESETS, Preset, Settings, load_settings
+from ...settings import PRESETS, Preset, Settings
 from ...tools.function_tool import FunctionTool
 from ...tools.tool import checked_tools, declaration
 from ..guard.hooks import Hooks
-from ..places.projects import canonical_root, directory_of, project_slug
-from ..places.storage import storage_of
+from ..places.projects import directory_of, project_slug
+from ..places.storage import given_settings, storage_of
 from . import replies
 from .cache_renewal import record_ping, warming_request, when_idle
 from .changes import ChangePrice, price_of_change, price_of_reload
@@ -93,7 +87,7 @@ class Session:
         ``subject`` is your id of the person it is about, by which ``reverie delete --subject`` finds it.
         """
         directory = directory_of(cwd)
-        settings = settings or load_settings(project=canonical_root(directory))
+        settings = given_settings(settings, directory, storage)
         return cls(
             SessionOptions(
                 name,
@@ -201,6 +195,7 @@ class Session:
 
     def listen(self, listener: Listener) -> None:
         """Call a listener with every event from now on."""
+        check_callable("listener", listener)
         self.log.on_event(listener)
 
     # -- the conversation
@@ -337,6 +332,7 @@ class Session:
 
         Without ``target_tokens``, the target is the policy's budget.
         """
+        check_number("target_tokens", target_tokens, 0, is_whole=True)
         return await self.parts.trim.clear_to(self.log, target_tokens)
 
     async def restore(self, tool_use_ids: list[str]) -> Entry:
@@ -345,6 +341,7 @@ class Session:
         On a model that checks thinking, an event reports the price in thinking first. Raise ``InputError`` if the list
         is empty, or if a result was not removed or was removed by the provider.
         """
+        check_type("tool_use_ids", tool_use_ids, (list, tuple), "a list of ids of tool calls")
         unknown = [called for called in tool_use_ids if called not in self.view.overrides.results]
         if away := [called for called in unknown if called in self.view.facts.cleared_by_provider]:
             raise InputError(f"the provider cleared {', '.join(away)}: read_back() returns the content")
