@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import shutil
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -414,6 +415,23 @@ def test_a_message_sent_while_a_tool_runs_reaches_the_model_after_it_and_the_edi
     # A pager that handles a signal may lose the key that comes with it.
     terminal.wait(lambda seen: "Interrupted." in seen or bool(terminal.press("q")))
     terminal.wait(after("> work for hours", "Interrupted."))
+
+
+def test_a_message_of_another_process_is_shown_at_the_prompt_and_reaches_the_model_with_the_next_one(
+    make_terminal: Callable[..., Terminal], project: Path, server: MessagesServer
+) -> None:
+    terminal = make_terminal()
+    terminal.start(*chat(project, "--name", "builder"))
+    terminal.ready()
+    send = [COMMAND, "send", "builder", "the build\nis \x1b[2Jred"]
+    sent = subprocess.run(send, capture_output=True, text=True, timeout=60)
+    assert sent.returncode == 0, sent.stderr
+    terminal.wait("✉ user, to the agent: the build is red")
+    assert server.requests == []
+    terminal.enter("say it in Italian")
+    terminal.wait("Heard 1 lines.")
+    assert "red" in json.dumps(server.requests[-1]["messages"])
+    assert terminal.everything().count("✉") == 1
 
 
 def test_an_own_command_is_a_prompt_even_if_it_looks_like_one_for_the_shell(

@@ -24,6 +24,7 @@ from ...events import (
     FellBack,
     HookRan,
     LogDamaged,
+    MessageArrived,
     ModelChanged,
     ModelRetried,
     PermissionDecided,
@@ -223,6 +224,8 @@ class Transcript:
                 self.note(event.message)
             case PromptAdded():
                 self.prompt(event.text)
+            case MessageArrived():
+                self.note(f"✉ {one_line(event.sender)}, to the agent: {one_line(event.summary, 200)}", "title")
             case UserMessaged():
                 self.note(f"✉ {one_line(event.sender)}: {event.text}", "title")
             case _:

@@ -82,10 +82,8 @@ def _max_tokens(request: Mapping[str, Any], rules: RequestRules) -> Iterator[Fau
     elif limit < 0:
         yield "max_tokens", "Input should be greater than or equal to 0"
     elif rules.known and limit > most:
-        yield (
-            "max_tokens",
-            f"{limit} > {most}, which is the maximum allowed number of output tokens for {request.get('model') or 'this model'}",
-        )
+        model = request.get("model") or "this model"
+        yield "max_tokens", f"{limit} > {most}, which is the maximum allowed number of output tokens for {model}"
     elif limit == 0:
         yield from _cache_filling(request)
 

@@ -289,6 +289,8 @@ class Agent:
             if parts.memory is not None and (run.end is None or run.end.end == "aborted"):
                 parts.memory.recall.cancel()
             self._events.stop_queue()
+            if self._relay is not None:
+                self._relay.deliver_when_idle()
 
     async def attach_file(self, path: str) -> str:
         """Show a file or an image to the model before the next prompt, as its tool Read would; it may edit it then.

@@ -109,12 +109,13 @@ class EventFeed:
         self.meter = Meter()
         self.listeners: list[Listener] = []
         self._queue: deque[Event] = deque()
-        self._is_queueing = False
+        self.has_query = False
+        """Whether a query runs, whose events are queued."""
 
     def emit(self, event: Event) -> None:
         """Count an event, queue it if a query runs, and call every listener; ignore exceptions of listeners."""
         self.meter.on_event(event)
-        if self._is_queueing:
+        if self.has_query:
             self._queue.append(event)
         for listener in self.listeners:
             with suppress(Exception):
@@ -123,11 +124,11 @@ class EventFeed:
     def start_queue(self) -> None:
         """Empty the queue and queue every event from now on."""
         self._queue.clear()
-        self._is_queueing = True
+        self.has_query = True
 
     def stop_queue(self) -> None:
         """Queue no further events; those in the queue stay."""
-        self._is_queueing = False
+        self.has_query = False
 
     def new_events(self) -> list[Event]:
         """Return the queued events as a list, oldest first, and empty the queue."""

@@ -25,6 +25,8 @@ from .mailbox import Mailbox
 
 MAX_LETTERS: Final = 50
 MAX_CHARS: Final = 100_000
+SUMMARY_CHARS: Final = 200
+"""The length of the beginning of a message that stands for a missing summary."""
 
 ControlHandler = Callable[[Letter], None]
 
@@ -102,6 +104,7 @@ class _Reader:
         text = shown(letter, tag=secrets.token_hex(8), note=note)
         await session.log.decide(MessageQueued(Cause("relay", why), letter.id, text, letter.sender))
         self.shown += 1
-        session.log.emit(MessageArrived(session.name, letter.id, letter.sender, letter.summary))
+        summary = letter.summary or " ".join(letter.text.split())[:SUMMARY_CHARS]
+        session.log.emit(MessageArrived(session.name, letter.id, letter.sender, summary or why))
         if self.on_control is not None and counts(letter, self.lead):
             self.on_control(letter)

@@ -124,6 +124,7 @@ class MailSocket:
         *,
         frame_seconds: float = FRAME_SECONDS,
         uid_of: Callable[[socket.socket], int | None] = peer_uid,
+        on_letter: Callable[[], None] = lambda: None,
     ) -> None:
         self.problem = ""
         """The reason why there is no socket; letters then arrive only through the mailbox's files."""
@@ -132,6 +133,7 @@ class MailSocket:
         self._mailbox = mailbox
         self._frame_seconds = frame_seconds
         self._uid_of = uid_of
+        self._on_letter = on_letter
         self._peers = 0
 
     async def serve(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
@@ -187,5 +189,7 @@ class MailSocket:
             await to_thread.run_sync(self._mailbox.accept, data, limiter=self._threads)
         except (InputError, StorageError) as error:
             answer = f"refused: {error}".encode("utf-8", "replace")[:4_096]
+        else:
+            self._on_letter()
         await peer.send(frame_of(answer))
         return answer is _TAKEN

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from anyio import Event, create_task_group, to_thread
+from anyio import Event, Lock, create_task_group, to_thread
 
 from ....conversation.plans import Plan
 from ....errors import ReverieError
@@ -43,6 +43,9 @@ class Relay:
         self._mailbox: Mailbox | None = None
         self._queue: LetterQueue | None = None
         self._arrival = Event()
+        self._delivery = Lock()
+        self._has_letter = False
+        """Whether a message came through the socket after the last delivery."""
         roster = lineage.roster if lineage is not None else Roster(parts.options.settings.relay)
         self.spawner = Spawner(
             parts.session,
@@ -82,7 +85,7 @@ class Relay:
                 if options.address:
                     await to_thread.run_sync(self._mailbox.acquire)
                 if options.settings.database is None:
-                    socket = MailSocket(self._mailbox)
+                    socket = MailSocket(self._mailbox, on_letter=self._on_letter)
                     await self._parts.tasks.start(socket.serve)
                     if socket.problem:
                         self._report(f"{socket.problem}; messages arrive through the mailbox files only")
@@ -115,15 +118,29 @@ class Relay:
         """Log the results of background agents and new messages, so that the model sees them."""
         await self.spawner.deliver()
         if self._queue is not None:
+            await self._deliver_letters(self._queue)
+
+    async def _deliver_letters(self, queue: LetterQueue | None) -> None:
+        async with self._delivery:
+            self._has_letter = False
             await drain(
                 self._parts.session,
                 self._mailbox,
-                queue=self._queue,
+                queue=queue,
                 lead=self._lead,
                 on_control=self._options.on_control,
                 can_answer="SendMessage" in self._parts.runs.tools,
                 max_chars=min(MAX_CHARS, self._parts.session.parts.offload.policy.aggregate_chars),
             )
+
+    def _on_letter(self) -> None:
+        self._has_letter = True
+        self.deliver_when_idle()
+
+    def deliver_when_idle(self) -> None:
+        """Log a new message of another process if no query runs, so that a person at the prompt sees it."""
+        if self._has_letter and not self._parts.events.has_query:
+            self._parts.tasks.start_soon(self._deliver_letters, None)
 
     @property
     def can_ask_lead(self) -> bool:
