@@ -11,8 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from log_script import Script, call
+from log_script import text as text_block
 from reverie.cli.terminal.colours import Paint
 from reverie.cli.terminal.markdown import blocks_of, markdown_lines
+from reverie.cli.terminal.recent_messages import last_exchange
 from reverie.cli.terminal.transcript import Transcript
 from reverie.events import (
     CacheBroken,
@@ -414,4 +417,35 @@ def test_a_dream_is_shown_with_its_files_its_text_and_the_way_back() -> None:
         "☾ dream completed: 1 merged, 1 changed · /dream undo takes it back",
         "☾ consolidating memories · /dream stop ends it",
         "☾ dream completed: nothing to change",
+    ]
+
+
+def test_a_continued_session_shows_its_last_prompt_with_texts_calls_and_results_in_order() -> None:
+    script = Script()
+    script.user("an earlier prompt")
+    script.reply(text_block("An earlier answer."))
+    script.user("read all of it")
+    script.reply(text_block("I look."), *(call(f"t{at}", file_path=f"f{at}.py") for at in range(14)))
+    script.user([{"type": "tool_result", "tool_use_id": f"t{at}", "content": "a\nb\nc"} for at in range(14)])
+    script.reply(
+        text_block("And now the tests."), call("b", "Bash", command="make"), call("big", "Bash", command="make all")
+    )
+    script.result("b", "one\ntwo\n[exit code 2]", is_error=True)
+    script.result("big", "<persisted-output>\n12 lines of a preview\n</persisted-output>")
+    script.reply(text_block("All read."), call("open", "Bash", command="sleep 9"))
+    prompt, events = last_exchange(script.view)
+    watched = Watched()
+    watched.transcript.repeat(events)
+    assert prompt == "read all of it"
+    assert [line for line in watched.written if line] == [
+        "… 7 earlier calls",
+        "I look.",
+        *(f"● Read(f{at}.py) 3 lines" for at in range(7, 14)),
+        "And now the tests.",
+        "● Bash(make) exit code 2",
+        "  │ one",
+        "  │ two",
+        "● Bash(make all) done",
+        "All read.",
+        "● Bash(sleep 9) stopped",
     ]

@@ -170,12 +170,11 @@ class Conversation:
         if resumed:
             from .recent_messages import last_exchange
 
-            prompt, reply = last_exchange(self.agent.session.view)
+            prompt, events = last_exchange(self.agent.session.view)
             self.transcript.note(f"continuing {self.agent.name}")
             if prompt:
                 self.transcript.prompt(prompt)
-            if reply:
-                self.transcript.prose(reply)
+            self.transcript.repeat(events)
             return
         head = f"{self.paint('Reverie', 'title')} {version('reverie')} · {self.agent.model.name} · {self.agent.cwd}"
         tips = "/help · @file · !command · Shift-Tab mode · Esc interrupt · Ctrl-C twice to quit"

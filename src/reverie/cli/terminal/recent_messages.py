@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import closing
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from ...conversation.entries import ASSISTANT, DECISION, META, USER, Entry
+from ...conversation.side_query import answer_text
 from ...conversation.view import View
+from ...conversation.wire.blocks import as_blocks
+from ...events import Event, TextStreamed, ToolFinished, ToolStarted
+from ...layers.l1_offload import OPENING
 from ...runtime.library import Library
 from ...runtime.places.projects import log_key, project_slug, session_key
 from ...runtime.places.storage import storage_of
@@ -16,27 +20,33 @@ if TYPE_CHECKING:
     from ...runtime.agent.agent import Agent
 
 
-def last_exchange(view: View) -> tuple[str, str]:
-    """Return the user's last prompt and the model's text after it, each empty if there is none."""
-    prompt, said = "", list[str]()
+def last_exchange(view: View) -> tuple[str, list[Event]]:
+    """Return the user's last prompt, empty if there is none, and the events of the query that followed."""
+    prompt, events = "", list[Event]()
     for entry in view.history:
-        if entry.message is None:
-            continue
-        texts = _texts(entry.message.get("content"))
+        blocks = as_blocks(entry.message) if entry.message is not None else []
+        texts = [str(block["text"]) for block in blocks if block.get("type") == "text" and block.get("text")]
         if entry.kind == USER and texts:
-            prompt, said = "\n".join(texts), []
-        elif entry.kind == ASSISTANT:
-            said += texts
-    return prompt, "\n\n".join(said)
+            prompt, events = "\n".join(texts), []
+            continue
+        for block in blocks:
+            match block:
+                case {"type": "text", "text": str(text)} if text and entry.kind == ASSISTANT:
+                    events.append(TextStreamed("", text))
+                case {"type": "tool_use", "id": str(id), "name": str(name), "input": dict()}:
+                    events.append(ToolStarted("", id, name, block["input"]))
+                case {"type": "tool_result", "tool_use_id": str(id)}:
+                    events.append(_finished(block, id, events))
+                case _:
+                    pass
+    return prompt, events
 
 
-def _texts(content: Any) -> list[str]:
-    if isinstance(content, str):
-        return [content]
-    if not isinstance(content, list):
-        return []
-    blocks = [cast(Mapping[str, Any], one) for one in cast("list[Any]", content) if isinstance(one, Mapping)]
-    return [str(one.get("text")) for one in blocks if one.get("type") == "text" and one.get("text")]
+def _finished(result: Mapping[str, Any], id: str, events: list[Event]) -> ToolFinished:
+    """Return the end of a call; a result that moved to disk has no text here."""
+    name = next((event.name for event in events if isinstance(event, ToolStarted) and event.id == id), "")
+    text = answer_text(result.get("content"))
+    return ToolFinished("", id, name, bool(result.get("is_error")), "" if text.startswith(OPENING) else text, 0.0)
 
 
 def logged_entries(agent: Agent) -> list[Entry]:

@@ -58,6 +58,8 @@ SHOWN_ELSEWHERE: Final = frozenset({"Agent", "TodoWrite"})
 """Tools whose work has lines of its own: agents, and the list of steps."""
 FAILED_ROWS: Final = 6
 """How many of the last lines of a command's output are shown, and of one that failed."""
+REPEATED_CALLS: Final = 10
+"""How many calls of the last query are shown again when a session is continued."""
 CLOSE: Final = frozenset({"call", "note", "thought"})
 """Kinds of lines that follow each other without an empty line."""
 ENDS: Final = {
@@ -188,6 +190,24 @@ class Transcript:
 
     # -- events
 
+    def repeat(self, events: Sequence[Event]) -> None:
+        """Show the texts and the newest calls of an earlier query."""
+        calls = [event.id for event in events if isinstance(event, ToolStarted)]
+        left_out = set(calls[:-REPEATED_CALLS])
+        if left_out:
+            self.note(f"… {counted(len(left_out), 'earlier call')}", "dim")
+        for event in events:
+            if isinstance(event, TextStreamed):
+                self.prose(event.text)
+            elif isinstance(event, ToolStarted | ToolFinished) and event.id not in left_out:
+                self.show(event)
+        self._stop_calls()
+
+    def _stop_calls(self) -> None:
+        for running in self._running.values():
+            self._put_call(running.title, "stopped", is_error=True)
+        self._running.clear()
+
     def show(self, event: Event) -> None:
         """Write the finished lines that an event brings; its unfinished ones appear in ``live``."""
         match event:
@@ -306,9 +326,7 @@ class Transcript:
     def _end(self, event: QueryEnded) -> None:
         self._end_thinking()
         self._finish_text()
-        for running in self._running.values():
-            self._put_call(running.title, "stopped", is_error=True)
-        self._running.clear()
+        self._stop_calls()
         if self._steps_changed:
             self.put("steps", self.step_lines())
         self._steps_changed, self._is_asking, self._retry = False, False, None

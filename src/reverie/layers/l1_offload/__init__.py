@@ -14,7 +14,7 @@ from ...lazy import lazily_from
 
 # pyright: reportUnusedImport=false
 if TYPE_CHECKING:
-    from .content import Content, result_forms, text_of
+    from .content import OPENING, Content, result_forms, text_of
     from .images import CheckedImage, check_document, check_image
     from .offload import OffloadResult, ResultStore, kept_whole, offload_aggregate, offload_result, read_stored
     from .plan import RESULTS, SeenResults, plan_aggregate, stays_in_view
