@@ -449,3 +449,9 @@ def test_a_continued_session_shows_its_last_prompt_with_texts_calls_and_results_
         "All read.",
         "● Bash(sleep 9) stopped",
     ]
+
+
+def test_a_long_line_of_a_block_breaks_between_words_and_stays_indented() -> None:
+    watched = Watched(columns=40)
+    watched.transcript.block(["82% of the input of this session was read from the cache", "short"])
+    assert watched.written == ["  82% of the input of this session was", "  read from the cache", "  short"]

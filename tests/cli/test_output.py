@@ -195,3 +195,24 @@ def printed_by(act: Callable[[], object]) -> str:
 )
 def test_a_count_agrees_with_its_noun(count: int, noun: str, shown: str) -> None:
     assert counted(count, noun) == shown
+
+
+@pytest.mark.parametrize("columns", [40, 50, 58])
+def test_bars_of_a_table_shrink_together_where_the_table_does_not_fit(
+    monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+
+    def draw() -> None:
+        rows = [("a-project", bar(part, 30, width=30), "$1.1706", "242,333") for part in (30, 15, 3, 0)]
+        table(["", "", "", ""], rows, right=(2, 3), cut=0)
+
+    printed = printed_by(draw)
+    lines = printed.splitlines()
+    assert len(lines) == 4, printed
+    assert max(map(len, lines)) <= columns
+    first, half, least, none = (line.count("#") for line in lines)
+    assert 8 <= first < 30
+    assert first / 2 <= half <= first / 2 + 1
+    assert 1 <= least <= first / 10 + 1
+    assert none == 0

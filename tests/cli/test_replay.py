@@ -196,6 +196,9 @@ def test_no_line_of_the_demo_is_wider_than_the_screen():
     prose = [re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", line) for line in kept]
     assert any("updated the notes" in line for line in prose)
     assert [line for line in prose if len(line) > 60 and "█" not in line and not line.startswith("input cost")] == []
+    live = [piece for piece in re.split(r"[\r\n]", shown) if piece.startswith("  request")]
+    assert live
+    assert max(map(len, live)) < 60, "a line that breaks cannot be replaced"
 
 
 @pytest.mark.slow

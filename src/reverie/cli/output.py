@@ -57,6 +57,7 @@ COMPACTION_METHODS = {
 """The methods of layer 4 in plain words."""
 
 MIN_CUT = 12
+MIN_BAR = 8
 PIPED_WIDTH = 10_000
 """Width used when stdout is not a terminal and COLUMNS is not set: wide enough that a table is never folded."""
 
@@ -225,14 +226,30 @@ def table(
     for number, heading in enumerate(headings):
         grid.add_column(heading, justify="right" if number in right else "left", overflow="fold")
     cells = [[cell(value) for value in row] for row in rows]
-    if cut is not None and cells and is_fitted():
-        widths = [max(len(heading), *(row[at].cell_len for row in cells)) for at, heading in enumerate(headings)]
-        room = console().width - sum(widths) + widths[cut] - 2 * (len(headings) - 1)
-        for row in cells:
-            row[cut].truncate(max(MIN_CUT, room), overflow="ellipsis")
+    if cells and is_fitted():
+        for at in range(len(headings)):
+            _fit_bars(cells, at, _room(headings, cells, at))
+        if cut is not None:
+            room = _room(headings, cells, cut)
+            for row in cells:
+                row[cut].truncate(max(MIN_CUT, room), overflow="ellipsis")
     for row in cells:
         grid.add_row(*row)
     print_without_trailing_space(grid)
+
+
+def _room(headings: Sequence[str], cells: Sequence[Sequence[Text]], column: int) -> int:
+    """Return the columns of the screen that a table leaves for one of its columns."""
+    widths = [max([len(heading), *(row[at].cell_len for row in cells)]) for at, heading in enumerate(headings)]
+    return console().width - sum(widths) + widths[column] - 2 * (len(headings) - 1)
+
+
+def _fit_bars(cells: Sequence[Sequence[Text]], column: int, room: int) -> None:
+    """Shorten the bars of a column in proportion, so that none is folded."""
+    bars = [row[column] for row in cells if row[column].plain.strip(bar_cell()) == ""]
+    longest, room = max((one.cell_len for one in bars), default=0), max(MIN_BAR, room)
+    for one in bars if longest > room else []:
+        one.plain = one.plain[: -(-one.cell_len * room // longest)]
 
 
 def listing(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> None:

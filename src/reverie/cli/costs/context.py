@@ -89,7 +89,7 @@ def draw(one: dict[str, Any]) -> None:
     shares = {**one["by_category"], "beside": one["beside_messages_tokens"]}
     sent = {**shares, "tool_results": max(0, shares["tool_results"] - cleared)}
     paint(window_bar(sent, window["window_tokens"]))
-    paint(verdict(window))
+    paint(verdict(window), wrap=True)
     draw_history(one["window_over_requests"])
     draw_categories(one, shares)
     draw_tools(one["tools"])

@@ -134,8 +134,11 @@ class _Stage:
         """Redraw the bar of context usage and cost so far, note the peak, and wait for the pace of the demo."""
         self.peak = max(self.peak, window)
         if self._live:
-            filled = bar(window, self._full, width=24).ljust(24, "·")
-            sys.stdout.write(f"\r  request {number:>3}  {filled} {window:>7,} of {self._full:,} tokens  ${spent:.2f} ")
+            room = console().width - 1  # a line that breaks cannot be replaced
+            cells = max(4, min(24, room - 50))
+            filled = bar(window, self._full, width=cells).ljust(cells, "·")
+            shown = f"  request {number:>3}  {filled} {window:>7,} of {self._full:,} tokens  ${spent:.2f} "
+            sys.stdout.write(f"\r{shown[:room]}")
             sys.stdout.flush()
         if self.pace:
             time.sleep(self.pace)

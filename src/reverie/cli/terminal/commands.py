@@ -108,7 +108,7 @@ async def show_cost(chat: Chat, rest: str) -> None:
         f"{usage.read:,} tokens read from the cache · {usage.write:,} written · {usage.uncached:,} uncached",
         f"{usage.output:,} output tokens · {thousands(status.tokens)} of {thousands(status.window)} in the window",
     ]
-    chat.transcript.put("block", [f"  {line}" for line in lines])
+    chat.transcript.block(lines)
 
 
 async def set_model(chat: Chat, rest: str) -> None:
@@ -235,7 +235,7 @@ async def show_rules(chat: Chat, rest: str) -> None:
     elif rest:
         raise InputError("usage: /rules, /rules add TEXT, or /rules drop ID")
     else:
-        chat.transcript.put("block", [f"  {one_line(line, 300)}" for line in rule_lines(rules.rules)])
+        chat.transcript.block([one_line(line, 300) for line in rule_lines(rules.rules)])
 
 
 async def make_skill(chat: Chat, rest: str) -> None:
@@ -294,8 +294,8 @@ async def show_permissions(chat: Chat, rest: str) -> None:
         if kept
         else "/permissions allow Bash(make:*) allows every command that begins so"
     )
-    lines.append(chat.paint(f"  {tip}", "dim"))
     chat.transcript.put("block", lines)
+    chat.transcript.block([tip], "dim")
 
 
 async def plan_command(chat: Chat, rest: str) -> None:

@@ -154,6 +154,17 @@ class Transcript:
             folded = wrap(line, max(20, columns - 1), break_long_words=False, break_on_hyphens=False)
             self.put("note", [self._paint(one, style) for one in folded])
 
+    def block(self, lines: Sequence[str], style: str = "") -> None:
+        """Show indented lines together; a long one breaks between words."""
+        columns, _ = self._size()
+        width = max(20, columns - 1)
+        folded = (
+            wrap(f"  {printable(line)}", width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+            for line in lines
+        )
+        rows = [row for one in folded for row in one]
+        self.put("block", [self._paint(row, style) if style else row for row in rows])
+
     def table(self, rows: Sequence[tuple[str, str]]) -> None:
         """Show names with their meanings, which are folded beside them."""
         columns, _ = self._size()
