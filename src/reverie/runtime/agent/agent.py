@@ -28,7 +28,7 @@ from ..guard.permissions import Approver
 from ..mail.delivery import ControlHandler
 from ..mail.post_office import Bridge
 from ..memory.session import Session
-from ..places.projects import directory_of
+from ..places.projects import existing_directory
 from ..places.storage import given_settings
 from ..session.replies import Call
 from ..session.standing_context import ContextSource
@@ -84,7 +84,7 @@ class Agent:
         the session's; opening the agent raises an error if another running agent has it. ``subject`` is your id of
         the person that the session is about, by which ``reverie delete --subject`` finds it.
         """
-        place = directory_of(cwd).resolve()
+        place = existing_directory(cwd)
         known = given_settings(settings, place, storage)
         check_callable("clock", clock)
         options = AgentOptions(

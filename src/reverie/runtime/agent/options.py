@@ -65,8 +65,6 @@ class AgentOptions:
             check_parts("model", self.model, ("model_id", "stream"), "the name of a model, or a Model")
         elif not self.model.strip():
             raise InputError("the model's name is empty: name one, or leave model out for that of the settings")
-        if not self.cwd.is_dir():
-            raise InputError(f"cwd {str(self.cwd)!r} is not a directory: pass one that exists")
         if self.mode not in get_args(Mode):
             raise InputError(f"mode is {self.mode!r}: pass one of {', '.join(get_args(Mode))}")
         if self.system is not None:

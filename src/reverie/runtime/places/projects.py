@@ -31,6 +31,14 @@ def directory_of(cwd: Path | str) -> Path:
     return Path(cwd)
 
 
+def existing_directory(cwd: Path | str) -> Path:
+    """Return a caller's ``cwd`` as an absolute path; raise ``InputError`` if it is no directory that exists."""
+    path = directory_of(cwd).resolve()
+    if not os.path.isdir(path):
+        raise InputError(f"cwd {str(path)!r} is not a directory: pass one that exists")
+    return path
+
+
 def root_of(directory: str) -> str:
     """Return the real path of the project's root, as ``canonical_root`` does, for paths given as text."""
     candidate = directory = os.path.realpath(directory)
