@@ -5,10 +5,10 @@
 Saves the memories of a set and asks ``Memory.recall`` each of its prompts, which use other words, and its neutral
 prompts: by words alone, with the embedder, and with the least certainty at which the embedder is as precise as words.
 Precision is the share of fitting memories among those shown. The certainty (``RecallPolicy``) was chosen on all sets
-but the fourth and fifth stranger's and the long ones, the strength of words in long prompts in tables that showed all
-of them; ``memory.md`` says how each set fares if it is left out. The author of the code wrote
-"own" and "choosing"; two people who had not seen the code wrote the set "stranger", one the memories and prompts, the
-other the neutral prompts, and others wrote the four other sets of strangers in the same way. The two sets of long
+but the fourth to sixth stranger's and the long ones, the strength of words in long prompts in tables that showed all
+of them; ``memory.md`` says how each set fares if it is left out. The author of the code wrote "own" and "choosing"; two
+people who had not seen the code wrote the set "stranger", one the memories and prompts, the other the neutral prompts,
+and others wrote the five other sets of strangers in the same way (the sixth by one person). The two sets of long
 prompts (about 75 words, which name the matter of a memory in passing) were written before their author had read the
 ranking.
 """
@@ -40,6 +40,7 @@ SETS = {
     "third stranger": "prompt_recall_third",
     "fourth stranger": "prompt_recall_fourth",
     "fifth stranger": "prompt_recall_fifth",
+    "sixth stranger": "prompt_recall_sixth",
     "long choosing": "prompt_recall_long_choosing",
     "long": "prompt_recall_long",
 }

@@ -3,9 +3,10 @@
 ``data/refusals.json`` has twenty sentences of each kind that may not be saved (what code shows, version history,
 debugging recipes, what the instruction file says, passing details of a task), forty that must be savable and twelve
 with a password, in English, German and Chinese, two in other languages; the author had not read the rules. The memories
-of the sets for prompt recall, nearly all by strangers, must be savable too.
+of the sets for prompt recall, nearly all by strangers, must be savable too. The second set (twenty
+and twenty look-alikes) is by somebody who had read the guide only.
 
-Run: python benchmarks/refusals.py [--sentences] [--json]
+Run: python benchmarks/refusals.py [--second] [--sentences] [--json]
 """
 
 from __future__ import annotations
@@ -36,9 +37,10 @@ def main() -> int:
     """Measure and report."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sentences", action="store_true", help="Print each that is judged wrongly.")
+    parser.add_argument("--second", action="store_true", help="Measure the second set.")
     parser.add_argument("--json", action="store_true", dest="as_json")
     given = parser.parse_args()
-    data = json.loads((DATA / "refusals.json").read_text("utf-8"))
+    data = json.loads((DATA / f"{'refusals_second' if given.second else 'refusals'}.json").read_text("utf-8"))
     memories = [
         ("project", one) if isinstance(one, str) else (one["type"], one["body"])
         for path in sorted(DATA.glob("prompt_recall*.json"))

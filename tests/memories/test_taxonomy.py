@@ -94,6 +94,10 @@ def test_what_an_instruction_file_says_is_not_kept_again() -> None:
     widths = ["Format Python with black, line length 100."]
     assert refusal("Use black with a line length of 100", "feedback", instructions=widths)
     assert refusal("Use black with a line length of 120", "feedback", instructions=widths) == "", "another number"
+    for text in ("Do not format Python with black", "Format Python and Markdown with black"):
+        assert "speaks of it" in refusal(text, "feedback", instructions=widths)
+        assert refusal(text, "feedback", instructions=widths, reason_given=True) == "", "a correction with its reason"
+    assert refusal("Format Python with black", "feedback", instructions=widths, reason_given=True), "nothing is new"
 
 
 @pytest.mark.requirement("M5")

@@ -19,7 +19,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from reverie.errors import StorageError, UnsafePath
-from reverie.runtime.dream.lock import DreamLock, HeldLock
+from reverie.runtime.dream.lock import DreamLock, HeldLock, LockHolder
+from reverie.runtime.dream.progress import ProgressWriter, read_progress
 
 HERE = Path(__file__).resolve().parent
 SOURCE = HERE.parent.parent / "src"
@@ -211,6 +212,24 @@ def tamper(stamp: Path, when: float | None) -> None:
     if when is not None:
         stamp.write_text('{"pid": 1, "started": "1", "boot": "x"}')
         os.utime(stamp, (when, when))
+
+
+def test_a_dream_that_ends_while_its_progress_is_read_is_not_taken_for_killed(
+    lock: DreamLock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = taken(lock)
+    writer = ProgressWriter(lock.root, "d1", began=START)
+    asked = DreamLock.holder
+
+    def holder(this: DreamLock) -> LockHolder | None:
+        writer.change("completed", "done")
+        held.succeed()
+        return asked(this)
+
+    monkeypatch.setattr(DreamLock, "holder", holder)
+    found = read_progress(lock.root)
+    assert found is not None
+    assert found.state == "completed"
 
 
 def test_a_lock_file_that_was_removed_ends_the_run_as_a_failure(lock: DreamLock) -> None:

@@ -116,6 +116,17 @@ def test_a_model_merges_two_memories_and_the_program_keeps_source_trust_and_inde
     assert (house.root / ".journal" / "dreams" / f"{report.dream}.md").read_text() == page
 
 
+@pytest.mark.requirement("L6.8")
+def test_the_last_event_has_the_files_that_the_dream_changed_and_its_questions(house: House) -> None:
+    key = MERGED.replace("port 5432, never a mock", "key AKIA" + "QWERTYUIOPASDFGH")
+    house.memory.save("Ines forbids doubles of the store after incident 78", type="feedback", name="doubles")
+    heard: list[DreamChanged] = []
+    report = run(house.dreams([use("Write", file_path=ONE, content=key)], "Done."), listener=heard.append)
+    assert report.paths == (ONE,)
+    assert (heard[-1].state, heard[-1].paths) == ("completed", []), "the only change was refused"
+    assert heard[-1].text == "nothing to change, 1 question in 'reverie memory review'"
+
+
 @pytest.mark.requirement("L6.6", "B3")
 @pytest.mark.slow
 def test_undo_brings_every_byte_back_and_leaves_what_was_saved_since(house: House) -> None:

@@ -135,7 +135,8 @@ def refusal(text: str, type_name: str, *, instructions: Sequence[str] = (), reas
     """Return why a text must not be saved as a memory of this type, even on request; empty if it may be.
 
     ``instructions`` are the texts of instruction files, which every session reads anyway. A statement about a source
-    file is refused unless ``reason_given`` says that there is a reason beside it: the code shows the rest.
+    file, and one that shares much with a sentence of an instruction file, is refused unless ``reason_given`` says that
+    there is a reason beside it.
     """
     if type_name not in TYPES:
         return f"{type_name!r} is no type of memory; the types are {', '.join(TYPES)}"
@@ -144,33 +145,34 @@ def refusal(text: str, type_name: str, *, instructions: Sequence[str] = (), reas
         return "there is no text; say which fact to remember"
     prose = claim_of(text)
     fenced = sum(len(found.group()) for found in _FENCED.finditer(prose))
+    has_reason = reason_given or "**Why" in text
     reason = ""
     if fenced > len(prose) * _CODE_SHARE:
         reason = "it is mostly code; the code itself stays right where a copy goes stale"
-    elif said := _said(prose, instructions):
-        reason = (
-            f"an instruction file says it already ({said!r}); every session reads that, so change it there if need be"
-        )
+    elif said := _said(prose, instructions, has_reason):
+        reason = f"an instruction file speaks of it ({said!r}); every session reads that, so change it there if need be"
     elif type_name != "reference":  # a reference may name a commit or a file
         reason = next((why for pattern, why in _REASONS if pattern.search(prose)), "")
-        if (
-            not reason
-            and _SOURCE_FILE.search(prose)
-            and not (reason_given or "**Why" in text or _is_rule(prose, type_name))
-        ):
+        if not reason and _SOURCE_FILE.search(prose) and not (has_reason or _is_rule(prose, type_name)):
             reason = _CODE_SHOWS
     if not reason:
         return ""
     return f"not saved: {reason}. Save a surprise or a decision with its reason instead, if there is one"
 
 
-def _said(text: str, instructions: Sequence[str]) -> str:
-    """Return the sentence of an instruction file with three fifths of a text's stems and all its numbers, if any."""
-    stems, numbers = set(without_noise(tokens(text))), set(_NUMBER.findall(text))
+def _said(text: str, instructions: Sequence[str], has_reason: bool) -> str:
+    """Return the sentence of an instruction file with three fifths of a text's stems and all its numbers, if any.
+
+    A text with a reason and a word of its own may add to the sentence or contradict it, so it counts as not said.
+    """
+    words, numbers = set(tokens(text)), set(_NUMBER.findall(text))
+    stems = set(without_noise(words))
     for line in (line for one in instructions for line in sentences(one)):
         said = " ".join(line)
-        shared = len(stems.intersection(tokens(said)))
-        if shared >= max(_SAID_STEMS, _SAID_SHARE * len(stems)) and numbers <= set(_NUMBER.findall(said)):
+        there = set(tokens(said))
+        if has_reason and words - there:
+            continue
+        if len(stems & there) >= max(_SAID_STEMS, _SAID_SHARE * len(stems)) and numbers <= set(_NUMBER.findall(said)):
             return said
     return ""
 

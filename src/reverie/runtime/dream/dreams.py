@@ -36,6 +36,7 @@ from ...memories.store.store import MemoryStore, stamp, utc_now
 from ...model_facts import facts_of
 from ...ports import Model
 from ...settings import Settings
+from ...text.counts import counted
 from ...values import record, replace
 from ..memory.daily_logs import log_files
 from ..memory.memory import Memory
@@ -152,7 +153,7 @@ class Dreams:
             report = replace(report, seconds=round(time.monotonic() - started, 3))
             await self._report_failure(report, progress, killed=killed, problem="" if killed else str(error))
             raise
-        progress.change("completed", _summary(report))
+        progress.change("completed", _summary(report), [change.file for change in report.changes])
         return report
 
     async def _phases(
@@ -356,4 +357,5 @@ def _day(before: Snapshot) -> str:
 def _summary(report: DreamReport) -> str:
     acts = [change.act for change in report.changes]
     counts = [f"{acts.count(act)} {act}" for act in dict.fromkeys(acts)]
-    return ", ".join(counts) or "nothing to change"
+    asked = f", {counted(len(report.questions), 'question')} in 'reverie memory review'" if report.questions else ""
+    return (", ".join(counts) or "nothing to change") + asked

@@ -97,9 +97,9 @@ class ProgressWriter:
             self.state = "updating"
         self._write(self._text)
 
-    def change(self, state: State, text: str = "") -> None:
-        """Report a new state of the dream, with ``text`` or else the last text of the model."""
-        self.state = state
+    def change(self, state: State, text: str = "", paths: list[str] | None = None) -> None:
+        """Report a new state of the dream, with ``text`` or else the model's last text, and the files it changed."""
+        self.state, self.paths = state, self.paths if paths is None else paths
         self._write(text or self._text)
 
     def _write(self, text: str, *, turn: bool = False) -> None:
@@ -123,14 +123,16 @@ def read_progress(root: str) -> DreamProgress | None:
 
     A dream that has not ended and whose process no longer holds the lock was killed.
     """
-    found, holder = None, None
+    found = None
     with suppress(StorageError):
-        found = _parsed(read_plain(root, FILE) or b"")
-    if found is None or found.is_over:
-        return found
-    with suppress(StorageError):
-        holder = DreamLock(root).holder()
-    return found if holder is not None and holder.pid == found.pid else replace(found, state="killed")
+        for _ in range(2):  # one that ends meanwhile writes its end before it frees the lock
+            found = _parsed(read_plain(root, FILE) or b"")
+            if found is None or found.is_over:
+                return found
+            holder = DreamLock(root).holder()
+            if holder is not None and holder.pid == found.pid:
+                return found
+    return replace(found, state="killed") if found is not None else None
 
 
 def _parsed(data: bytes) -> DreamProgress | None:
