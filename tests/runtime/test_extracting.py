@@ -791,7 +791,7 @@ class Forgetful(Extractor):
     async def _move_cursor(self, found: Any, why: str) -> None:
         from reverie.values import replace
 
-        await super()._move_cursor(replace(found, upto=self._session.view.history[-1].uuid), why)
+        await super()._move_cursor(replace(found, upto=self._session.log.view.history[-1].uuid), why)
 
 
 class Overlapping(Extractor):

@@ -73,16 +73,16 @@ class DreamScheduler:
 
     async def after_query(self) -> bool:
         """Start a dream if one is due and return whether one was started; a closed gate costs one ``stat``."""
-        switches = self._session.settings.switches
+        switches = self._session.policy.settings.switches
         enabled = switches.memory and switches.dream
         try:
-            closed = await to_thread.run_sync(lambda: self._gate.check(self._session.name, enabled=enabled))
+            closed = await to_thread.run_sync(lambda: self._gate.check(self._session.log.name, enabled=enabled))
             if closed is not None:
                 return False
             before = await to_thread.run_sync(read_progress, str(self._directory))
             await to_thread.run_sync(self._start)
         except (ReverieError, OSError) as error:
-            self._session.emit(FellBack(self._session.name, "dream", f"no dream was started: {error}"))
+            self._session.log.emit(FellBack(self._session.log.name, "dream", f"no dream was started: {error}"))
             return False
         self._watch(before)
         return True
@@ -104,8 +104,8 @@ class DreamScheduler:
 
     async def _follow(self, before: DreamProgress | None) -> None:
         """Emit the progress of the dream that follows ``before`` until it ends; it does not need this process."""
-        root, name = str(self._directory), self._session.name
-        self._session.emit(DreamChanged(name, "", "starting"))
+        root, name = str(self._directory), self._session.log.name
+        self._session.log.emit(DreamChanged(name, "", "starting"))
         last = ""
         begun = False
         with anyio.move_on_after(_BEGIN_SECONDS):
@@ -116,6 +116,7 @@ class DreamScheduler:
         if begun:
             async for change in progress_events(root, session=name):
                 last = change.state
-                self._session.emit(change)
+                self._session.log.emit(change)
         if last not in ("completed", "failed", "killed"):
-            self._session.emit(DreamChanged(name, "", "failed", "the dream that was started has written no progress"))
+            why = "the dream that was started has written no progress"
+            self._session.log.emit(DreamChanged(name, "", "failed", why))

@@ -148,7 +148,7 @@ class MemoryQueries:
         return [memory for file in files if (memory := search.get(file)) is not None]
 
     def _context(self) -> RecallContext:
-        return RecallContext(self._shown(), self._session.view.tool_names(), self._clock())
+        return RecallContext(self._shown(), self._session.log.view.tool_names(), self._clock())
 
     async def _still_useful(self, memories: list[MemoryRecord]) -> list[MemoryRecord]:
         """Return the memories that share a word with the newest prompt, all of them if it names no subject."""
@@ -188,7 +188,7 @@ class MemoryQueries:
             context=self._context(),
             policy=self._policy,
             complete=self._complete,
-            facts=facts_of(model.model_id, self._session.settings.models) if model is not None else None,
+            facts=facts_of(model.model_id, self._session.policy.settings.models) if model is not None else None,
         )
         if selection.fell_back:
             self._fell_back(selection.fell_back)
@@ -200,7 +200,7 @@ class MemoryQueries:
         """Ask the model; the search is free for another prompt meanwhile."""
         self._search_lock.release()
         try:
-            await self._session.sync()
+            await self._session.log.sync()
             with anyio.fail_after(self._policy.model_seconds):
                 reply = await model.complete(request)
         finally:

@@ -77,7 +77,7 @@ class SessionRecall:
         """
         self._session = session
         if not isinstance(memories, MemorySearch):
-            memories = MemorySearch(memories, team=team, embedder=settings_embedder(session.settings))
+            memories = MemorySearch(memories, team=team, embedder=settings_embedder(session.policy.settings))
         self._search = memories
         self._policy = policy or RecallPolicy()
         self._clock = clock
@@ -87,7 +87,7 @@ class SessionRecall:
             model,
             policy=self._policy,
             clock=clock,
-            shown=lambda: surfaced_in(session.view).files,
+            shown=lambda: surfaced_in(session.log.view).files,
             spent=spent,
             fell_back=self._fell_back,
         )
@@ -99,7 +99,7 @@ class SessionRecall:
     @property
     def allowed(self) -> bool:
         """Whether the settings allow recall."""
-        switches = self._session.settings.switches
+        switches = self._session.policy.settings.switches
         return switches.recall and switches.memory
 
     def open_client(self) -> None:
@@ -112,7 +112,7 @@ class SessionRecall:
 
         Without a task group, ``take`` runs the search. Nothing happens if recall is off or the query is empty.
         """
-        room = self._policy.session_bytes - surfaced_in(self._session.view).bytes
+        room = self._policy.session_bytes - surfaced_in(self._session.log.view).bytes
         self._is_full = self.allowed and room < _LEAST_BYTES
         if self.allowed and not self._is_full:
             self._queries.start(query)
@@ -135,7 +135,7 @@ class SessionRecall:
         if found is None:
             return None
         memories, by = found
-        before, policy = surfaced_in(self._session.view), self._policy
+        before, policy = surfaced_in(self._session.log.view), self._policy
         fresh = [memory for memory in memories if memory.file not in before.files]
         tag, used = os.urandom(_TAG_BYTES).hex(), before.bytes
         shown = shown_memories(fresh, tag=tag, now=self._clock(), used_bytes=used, policy=policy)
@@ -151,12 +151,12 @@ class SessionRecall:
         decision = await self.take()
         if decision is None:
             return None
-        await self._session.decide(decision)
+        await self._session.log.decide(decision)
         try:
-            await to_thread.run_sync(self._search.note_surfaced, decision.names, self._session.name)
+            await to_thread.run_sync(self._search.note_surfaced, decision.names, self._session.log.name)
         except ReverieError as error:
             self._fell_back(f"the memories were shown, but this could not be recorded in the journal: {error}")
         return decision
 
     def _fell_back(self, why: str) -> None:
-        self._session.emit(FellBack(self._session.name, "recall", why))
+        self._session.log.emit(FellBack(self._session.log.name, "recall", why))

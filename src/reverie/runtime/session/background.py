@@ -46,7 +46,7 @@ class BackgroundTasks:
             is_compacted = await self._session.patience.wait(self._compaction.wait, wait_seconds)
             for is_done, task in ((is_noted, "notes"), (is_compacted, "compaction")):
                 if not is_done and wait_seconds:
-                    self._session.emit(FellBack(self._session.name, task, LEFT))
+                    self._session.log.emit(FellBack(self._session.log.name, task, LEFT))
         self._tasks.cancel_scope.cancel()
         await stack.aclose()
 

@@ -144,7 +144,7 @@ class Forks:
         fork.
         """
         batch = batch if batch is not None else self.batch(max_tokens)
-        view = self._view if self._view is not None else self._session.view
+        view = self._view if self._view is not None else self._session.log.view
         run = _Run(self._session, self._model, view, source, tools, on_text, await batch.turn(), within, self._on_call)
         try:
             return await self._scoped(run, batch.forked, directive, max_turns, timeout_seconds)
@@ -199,13 +199,13 @@ class Forks:
             scope.cancel()
 
     def _forked(self, max_tokens: int) -> ForkBase:
-        view = self._view if self._view is not None else self._session.view
+        view = self._view if self._view is not None else self._session.log.view
         if forking():
             raise SessionError(f"a fork ({forking()}) cannot fork: answer the directive from the conversation")
         if is_forked(view):
             raise SessionError("this conversation is a fork itself: a fork cannot fork")
         model = self._model.model_id
-        return ForkBase(view, model, facts_of(model, self._session.settings.models), max_tokens)
+        return ForkBase(view, model, facts_of(model, self._session.policy.settings.models), max_tokens)
 
     async def _scoped(
         self, run: _Run, forked: ForkBase, directive: str, max_turns: int, timeout_seconds: float | None
@@ -263,7 +263,7 @@ class _Run:
             # A breakpoint at the directive would be one that no other request can read.
             shared = request["messages"] if spent.turns else before_directive(request["messages"])
             marked = with_marks(request, self.session.mark_fork(forked.view, shared))
-            body = await self._sent({**marked, **self.session.request_extras})
+            body = await self._sent({**marked, **self.session.policy.request_extras})
             await self._record(body, spent)
             message, rest = _reply_of(body)
             branch = with_reply(branch, message, rest)
@@ -300,7 +300,7 @@ class _Run:
 
     async def _sent(self, request: dict[str, Any]) -> dict[str, Any]:
         """Send a request and return the body of the reply; pass its text to ``on_text`` as it arrives."""
-        await self.session.sync()
+        await self.session.log.sync()
         async with aclosing(self.model.stream(request)) as stream:
             async for piece in stream:
                 self.session.patience.hear()

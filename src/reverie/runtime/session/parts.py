@@ -191,7 +191,7 @@ class SessionParts:
 
     def compacted_tokens(self) -> int:
         """Return the size in tokens that a compaction is expected to leave."""
-        return compacted_tokens(self.host.view, self.policy.settings.compact, self.policy.thresholds.effective)
+        return compacted_tokens(self.host.log.view, self.policy.settings.compact, self.policy.thresholds.effective)
 
     async def take_reply(self, log: SessionLog, entry: Entry, rest: Mapping[str, Any]) -> None:
         """Log the cost of a logged reply and the provider's reports in it, emit its event, and update the notes."""

@@ -113,7 +113,7 @@ class StandingContext:
             raise InputError("standing context needs a key and a text; remove_context() ends it")
         key = clean(key)
         item = StandingItem(key, source, name or f"the note {key!r}", text, digest=digest, budget=budget)
-        facts, view = self._session.view.facts, self._session.view
+        facts, view = self._session.log.view.facts, self._session.log.view
         row, fallen = facts.standing.get(key), facts.fallen
         table = {key: row} if row is not None else {}
         here = {key: fallen[key]} if key in fallen else {}
@@ -123,10 +123,10 @@ class StandingContext:
     async def remove(self, key: str) -> Entry | None:
         """End an item of the standing context; return the entry, None if there is no such item."""
         key = clean(key)
-        row = self._session.view.facts.standing.get(key)
+        row = self._session.log.view.facts.standing.get(key)
         if row is None or row.item.state == "ended":
             return None
-        fallen = self._session.view.facts.fallen
+        fallen = self._session.log.view.facts.fallen
         here = {key: fallen[key]} if key in fallen else {}
         table = {key: replace(row, item=replace(row.item, held=False))}
         _, said = items_to_say(table, here, [], attached={row.item.source}, room=0, limits={})
@@ -141,25 +141,25 @@ class StandingContext:
 
     async def opening(self) -> list[SaidItem]:
         """Return the sayings that open a new session: every item of every source."""
-        items = await self._current(self._session.view, after_cut=False)
+        items = await self._current(self._session.log.view, after_cut=False)
         own, rest = items_to_say({}, {}, items, attached=set(), room=2**40, limits={})
         return [*own, *rest]
 
     async def say_opening(self, items: Sequence[SaidItem]) -> None:
         """Log the first message of a new session."""
         cause = Cause(LAYER, "the session opens")
-        await self._session.decide(ContextSaid(cause, list(items), opening=True))
+        await self._session.log.decide(ContextSaid(cause, list(items), opening=True))
 
     async def before_request(self) -> None:
         """Say the items that are new, that changed, and that a cut removed from the view."""
-        view = self._session.view
+        view = self._session.log.view
         seen = (view.cuts, view.overrides, view.facts.clearing, view.clearing)
         changed = len(self._seen) != len(seen) or any(one is not two for one, two in zip(seen, self._seen, strict=True))
         if forking() or awaits_provider(view) or not (self._is_due or changed):
             return
         for said in await self.preview(view):
-            await self._session.decide(said)
-        view = self._session.view
+            await self._session.log.decide(said)
+        view = self._session.log.view
         self._is_due, self._seen = False, (view.cuts, view.overrides, view.facts.clearing, view.clearing)
 
     async def preview(self, view: View) -> list[ContextSaid]:
@@ -191,8 +191,8 @@ class StandingContext:
         return out
 
     async def _say(self, said: list[SaidItem], reason: str) -> Entry:
-        cuts, words = self._session.view.facts.context_cuts, self.later_words(said, self._rule_tokens)
-        return await self._session.decide(ContextSaid(Cause(LAYER, reason), said, cuts=cuts, later_words=words))
+        cuts, words = self._session.log.view.facts.context_cuts, self.later_words(said, self._rule_tokens)
+        return await self._session.log.decide(ContextSaid(Cause(LAYER, reason), said, cuts=cuts, later_words=words))
 
     async def _current(self, view: View, *, after_cut: bool) -> list[StandingItem]:
         found: dict[str, StandingItem] = {}
@@ -209,7 +209,7 @@ class StandingContext:
         After a cut the window may fill up to half of the threshold, or by a share of the window where system prompt and
         tools take most of that; otherwise it may fill up half of the free room.
         """
-        at, tokens = self._session.thresholds, view.token_count.threshold_tokens
+        at, tokens = self._session.policy.thresholds, view.token_count.threshold_tokens
         least = min(_LEAST_TOKENS, int(at.effective * _LEAST_SHARE))
         after_cut = view.cuts != view.facts.context_cuts
         if not after_cut:
@@ -219,7 +219,7 @@ class StandingContext:
 
     @property
     def _rule_tokens(self) -> int:
-        return min(_RULES_TOKENS, int(self._session.thresholds.effective * _RULES_SHARE))
+        return min(_RULES_TOKENS, int(self._session.policy.thresholds.effective * _RULES_SHARE))
 
     def _limits(self, view: View) -> dict[str, BudgetLimit]:
         """Return the limits by budget, each at most its share of the window (L4.9, T8).
@@ -227,14 +227,14 @@ class StandingContext:
         After the compaction of a short session, files fill it up to at most half of its size before: they can be
         read again.
         """
-        policy, effective = self._session.settings.compact, self._session.thresholds.effective
+        policy, effective = self._session.policy.settings.compact, self._session.policy.thresholds.effective
         was, tokens = view.facts.compacted_from, view.token_count.threshold_tokens
         most = max(0, was // 2 - tokens) if was and view.cuts != view.facts.context_cuts else effective
 
         def fit(tokens: int, share: float) -> int:
             return min(tokens, int(effective * share))
 
-        recall = self._session.settings.recall
+        recall = self._session.policy.settings.recall
         return {
             RULES: BudgetLimit(self._rule_tokens, self._rule_tokens),
             "files": BudgetLimit(
@@ -246,7 +246,8 @@ class StandingContext:
 
     def _speaks_as_system(self, view: View) -> bool:
         prefix = view.facts.prefix
-        return prefix is not None and "system_messages" in prefix.capabilities and not self._session.messages_only
+        able = prefix is not None and "system_messages" in prefix.capabilities
+        return able and not self._session.policy.messages_only
 
 
 def _heading(table: Mapping[str, StandingRow], said: Sequence[SaidItem], again: Container[str]) -> str:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, cast
 
-from ...conversation.decisions import CallRecorded, Cause, Decision, ThinkingDropped, body_of
+from ...conversation.decisions import CallRecorded, Cause, ThinkingDropped, body_of
 from ...conversation.entries import ASSISTANT, DECISION, Entry
 from ...conversation.fork import without_thinking
 from ...conversation.thinking import (
@@ -33,30 +33,9 @@ from ...events import DecisionMade, Event, FellBack
 from ...model_facts import ModelFacts, facts_of
 from ...values import rows_of
 from .accounts import Accounts
+from .log import SessionLog
 
 _UNREADABLE: Final = "invalid_encrypted_content"
-
-
-class DecisionLog(Protocol):
-    """A session's log as this module uses it: its name and view, decisions and events."""
-
-    @property
-    def name(self) -> str:
-        """The session's name."""
-        ...
-
-    @property
-    def view(self) -> View:
-        """The current view."""
-        ...
-
-    async def decide(self, decision: Decision) -> Entry:
-        """Log one decision and return its entry."""
-        ...
-
-    def emit(self, event: Event) -> None:
-        """Send an event to every listener."""
-        ...
 
 
 class ThinkingWatch:
@@ -118,7 +97,7 @@ class ThinkingWatch:
 
     # -- a request and its reply
 
-    async def request(self, log: DecisionLog, facts: ModelFacts) -> dict[str, Any]:
+    async def request(self, log: SessionLog, facts: ModelFacts) -> dict[str, Any]:
         """Return the next request, after logging the thinking that has to be dropped from it."""
         request = await self.side_request(log, facts)
         self._checks = facts.checks_thinking
@@ -127,7 +106,7 @@ class ThinkingWatch:
             self._changed_by = ""
         return request
 
-    async def side_request(self, log: DecisionLog, facts: ModelFacts) -> dict[str, Any]:
+    async def side_request(self, log: SessionLog, facts: ModelFacts) -> dict[str, Any]:
         """Return a request beside the conversation, after logging the thinking that has to be dropped from it."""
         request = build_request(log.view)
         if not facts.checks_thinking:
@@ -172,7 +151,7 @@ class ThinkingWatch:
         lost = set(self.lost_in(view))
         return any(self._bound.get(uuid) and uuid not in lost for uuid in replies_with_thinking(view))
 
-    async def take_report(self, log: DecisionLog, facts: ModelFacts, reply: Mapping[str, Any], uuid: str) -> None:
+    async def take_report(self, log: SessionLog, facts: ModelFacts, reply: Mapping[str, Any], uuid: str) -> None:
         """Compare the thinking that the provider says it dropped with the thinking that it was expected to drop.
 
         Thinking of models that this one cannot read is expected; that of another account is reported, and readable
@@ -216,7 +195,7 @@ class ThinkingWatch:
         start = self._sent.follow(request, settled, self._covers, offset=offset)
         return max(0, start - offset), offset
 
-    async def _drop(self, log: DecisionLog, stale: list[str]) -> None:
+    async def _drop(self, log: SessionLog, stale: list[str]) -> None:
         tokens = thinking_tokens(log.view, stale)
         prefix = log.view.facts.prefix
         prices = self._accounts.prices(prefix.model) if prefix is not None else None

@@ -103,7 +103,7 @@ class Extractor:
         self._options = options or ExtractorOptions()
         self._policy = self._options.policy
         self._budget = self._options.budget or DailyBudget()
-        self._imported_upto = imported_upto(session.view)
+        self._imported_upto = imported_upto(session.log.view)
         self._pending: View | None = None
         self._running: anyio.Event | None = None
         self._scope: anyio.CancelScope | None = None
@@ -121,7 +121,7 @@ class Extractor:
         """
         if self._closed or forking() or not self._options.allowed():
             return
-        view = self._session.view
+        view = self._session.log.view
         if self._running is not None:
             self._pending = view
             return
@@ -169,9 +169,9 @@ class Extractor:
                     await self._run_once(view)
                     view, self._pending = self._pending, None
             if scope.cancelled_caught:
-                self._session.emit(BackgroundChanged(self._session.name, _TASK, "killed"))
+                self._session.log.emit(BackgroundChanged(self._session.log.name, _TASK, "killed"))
         except BaseException:
-            self._session.emit(BackgroundChanged(self._session.name, _TASK, "killed"))
+            self._session.log.emit(BackgroundChanged(self._session.log.name, _TASK, "killed"))
             raise
         finally:
             self._running = self._scope = self._pending = None
@@ -180,10 +180,10 @@ class Extractor:
 
     async def _run_once(self, view: View) -> None:
         """Run once; a failure becomes an event, never an exception."""
-        emit, name = self._session.emit, self._session.name
+        emit, name = self._session.log.emit, self._session.log.name
         try:
             await self._mark_imported()
-            cursor = self._session.view.facts.cursors.get(CURSOR)
+            cursor = self._session.log.view.facts.cursors.get(CURSOR)
             path = str(self._memory.path)
             found = await to_thread.run_sync(lambda: extraction_step(view, cursor, self._policy, memory_path=path))
             if found.act == "wait":
@@ -208,8 +208,8 @@ class Extractor:
     async def _mark_imported(self) -> None:
         """Log the last message that another program recorded, so that a later process knows it."""
         upto = self._imported_upto
-        if upto and not self._session.view.facts.cursors.get(IMPORTED):
-            await self._session.decide(CursorMoved(Cause(_LAYER, "recorded elsewhere"), IMPORTED, upto))
+        if upto and not self._session.log.view.facts.cursors.get(IMPORTED):
+            await self._session.log.decide(CursorMoved(Cause(_LAYER, "recorded elsewhere"), IMPORTED, upto))
 
     def _past_sayings(self) -> PastSayings:
         return self._options.past.sayings() if self._options.past is not None else PastSayings()
@@ -235,10 +235,10 @@ class Extractor:
         return replace(ran, saved=[*already, *ran.saved])
 
     def _writer(self) -> CandidateWriter:
-        return CandidateWriter(self._memory, self._session.name, daily_logs=self._options.daily_logs)
+        return CandidateWriter(self._memory, self._session.log.name, daily_logs=self._options.daily_logs)
 
     def _fell_back(self, why: str) -> None:
-        self._session.emit(FellBack(self._session.name, _TASK, why))
+        self._session.log.emit(FellBack(self._session.log.name, _TASK, why))
 
     async def _log_run(self, ran: ExtractionRun, found: ExtractionStep) -> None:
         """Log the saved memories, then move the cursor."""
@@ -246,11 +246,11 @@ class Extractor:
         if names or ran.by == "model":
             changes = [saved.id for saved in ran.saved if saved.id]
             usage = {"by": ran.by, "changes": changes, "refused": len(ran.refused), **ran.usage}
-            await self._session.decide(MemoriesExtracted(Cause(_LAYER, f"by {ran.by}"), names, usage))
+            await self._session.log.decide(MemoriesExtracted(Cause(_LAYER, f"by {ran.by}"), names, usage))
         await self._move_cursor(found, "looked through")
 
     async def _move_cursor(self, found: ExtractionStep, why: str) -> None:
-        await self._session.decide(CursorMoved(Cause(_LAYER, why), CURSOR, found.upto))
+        await self._session.log.decide(CursorMoved(Cause(_LAYER, why), CURSOR, found.upto))
 
     # -- with a model
 
@@ -301,9 +301,9 @@ class Extractor:
             self._memory,
             access,
             witnesses,
-            session=self._session.name,
+            session=self._session.log.name,
             policy=self._policy,
-            emit=self._session.emit,
+            emit=self._session.log.emit,
             saved=saved,
         )
 

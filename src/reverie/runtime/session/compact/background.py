@@ -45,7 +45,7 @@ class BackgroundCompaction:
 
     def start(self, asked: CompactionRequest) -> bool:
         """Start to write a summary unless one is running or waits; return whether one is on its way."""
-        if self.is_running or self._session.view.facts.prepared is not None:
+        if self.is_running or self._session.log.view.facts.prepared is not None:
             return True
         model = self._session.model
         if self.tasks is None or not self._draft.summaries.offered(model) or not self._draft.has_range(asked):
@@ -71,19 +71,19 @@ class BackgroundCompaction:
         return self._finished.is_set()
 
     async def _write(self, asked: CompactionRequest, finished: anyio.Event) -> None:
-        name = self._session.name
-        self._session.emit(BackgroundChanged(name, "compaction", "started"))
+        name = self._session.log.name
+        self._session.log.emit(BackgroundChanged(name, "compaction", "started"))
         try:
             taking, made = await self._draft.by_provider(asked)
             await self._log(taking, made.signed, asked.reason, made.calls, made.cost_usd)
-            self._session.emit(BackgroundChanged(name, "compaction", "completed"))
+            self._session.log.emit(BackgroundChanged(name, "compaction", "completed"))
         except ReverieError as error:
             declined = isinstance(error, SummaryRefused) and not error.later
             with suppress(StorageError):  # the next entry of the conversation fails with the same reason
                 await self._fail(asked.reason, str(error), declined=declined)
-            self._session.emit(BackgroundChanged(name, "compaction", "failed", str(error)))
+            self._session.log.emit(BackgroundChanged(name, "compaction", "failed", str(error)))
         except BaseException:
-            self._session.emit(BackgroundChanged(name, "compaction", "killed"))
+            self._session.log.emit(BackgroundChanged(name, "compaction", "killed"))
             raise
         finally:
             finished.set()
@@ -97,17 +97,17 @@ class BackgroundCompaction:
             "calls": calls,
             "cost_usd": cost,
         }
-        await self._session.decide(CompactionPrepared(Cause(_LAYER, reason), prepared))
+        await self._session.log.decide(CompactionPrepared(Cause(_LAYER, reason), prepared))
 
     async def _fail(self, reason: str, error: str, *, declined: bool = False) -> None:
-        await self._session.decide(CompactionFailed(Cause(_LAYER, reason), error, declined))
-        self._session.emit(FellBack(self._session.name, "compact in the background", error))
+        await self._session.log.decide(CompactionFailed(Cause(_LAYER, reason), error, declined))
+        self._session.log.emit(FellBack(self._session.log.name, "compact in the background", error))
 
     # -- by the caller's own request
 
     async def request(self, asked: CompactionRequest) -> dict[str, Any] | None:
         """Return a request for a summary that the caller sends; None if one is running or waits."""
-        if self.is_running or self._session.view.facts.prepared is not None:
+        if self.is_running or self._session.log.view.facts.prepared is not None:
             return None
         self._finished = finished = anyio.Event()
         try:
@@ -145,7 +145,7 @@ class BackgroundCompaction:
 
     async def report(self, asked: CompactionRequest) -> CompactionReport | None:
         """Return the compaction that waits, ready to be applied; None, after logging it, if it no longer fits."""
-        prepared = self._session.view.facts.prepared
+        prepared = self._session.log.view.facts.prepared
         if prepared is None:
             return None
         found = prepared.compaction
@@ -159,7 +159,7 @@ class BackgroundCompaction:
 
     def _covered(self, prepared: Mapping[str, Any]) -> CutRange:
         """Return the range that a summary covers; raise ``CompactionError`` if the conversation's front changed."""
-        items = self._session.view.items_in_view()
+        items = self._session.log.view.items_in_view()
         last = next((at for at, item in enumerate(items) if item.uuid == prepared.get("last_before")), None)
         if last is not None:
             taking = CutRange(items, 0, last + 1)

@@ -148,11 +148,11 @@ class CompactionDraft:
 
     def progress(self, phase: str, characters: int = 0) -> None:
         """Emit the phase of a compaction and the number of characters written so far."""
-        self._session.emit(CompactionProgressed(self._session.name, phase, characters))
+        self._session.log.emit(CompactionProgressed(self._session.log.name, phase, characters))
 
     async def plan(self, asked: CompactionRequest) -> CompactionReport:
         session = self._session
-        if not session.view.length:
+        if not session.log.view.length:
             raise CompactionError("there is nothing to compact: the conversation is empty")
         self.progress("compacting")
         try:
@@ -163,12 +163,12 @@ class CompactionDraft:
     async def _written(self, asked: CompactionRequest) -> CompactionReport:
         """Return the first report that succeeds, cheapest method first: notes, the model, the local note-taker."""
         session = self._session
-        policy, switches = session.settings.compact, session.settings.switches
-        fixed, effective = round(session.view.token_count.overhead), asked.thresholds.effective
+        policy, switches = session.policy.settings.compact, session.policy.settings.switches
+        fixed, effective = round(session.log.view.token_count.overhead), asked.thresholds.effective
         room = summary_budget(policy, effective - max(0, fixed - effective // 4))  # a large prefix leaves little room
-        room = room.beside(self._saying.follow(session.view))
+        room = room.beside(self._saying.follow(session.log.view))
         model = session.model if asked.calls_model else None
-        by_provider = asked.by_provider and not asked.partial and policy.prefers_provider(session.facts)
+        by_provider = asked.by_provider and not asked.partial and policy.prefers_provider(session.policy.facts)
         if by_provider and self.summaries.offered(model):
             report = await self._by_provider(asked)
             if report is not None:
@@ -187,7 +187,7 @@ class CompactionDraft:
                 failed = error
                 if not has_local or (asked.trigger == "manual" and isinstance(error, _HookStopped)):
                     raise
-                session.emit(FellBack(session.name, "compact", f"{error}; the local note-taker writes it"))
+                session.log.emit(FellBack(session.log.name, "compact", f"{error}; the local note-taker writes it"))
         if not has_local:
             raise CompactionError("no model and no compaction from notes: pass model= or turn the switch on")
         report = await self._locally(asked, room)
@@ -203,7 +203,7 @@ class CompactionDraft:
         except _HookStopped:
             raise
         except CompactionError as error:
-            self._session.emit(FellBack(self._session.name, "compact by the provider", str(error)))
+            self._session.log.emit(FellBack(self._session.log.name, "compact by the provider", str(error)))
             return None
 
     async def by_provider(self, asked: CompactionRequest) -> tuple[CutRange, ProviderSummary]:
@@ -232,7 +232,7 @@ class CompactionDraft:
 
     def has_range(self, asked: CompactionRequest) -> bool:
         """Say whether a summary by the provider is worth its price: it must replace at least half of the messages."""
-        view = self._session.view
+        view = self._session.log.view
         try:
             taking = self._provider_range(asked, self.summary_room(asked.thresholds))
         except CompactionError:
@@ -240,20 +240,20 @@ class CompactionDraft:
         return sum(tokens_of(view, item) for item in taking.kept) <= view.tokens / 2
 
     def _provider_range(self, asked: CompactionRequest, most: int) -> CutRange:
-        return provider_cut_range(self._session.view, self._provider_budget(asked).tail, max_tokens=most)
+        return provider_cut_range(self._session.log.view, self._provider_budget(asked).tail, max_tokens=most)
 
     def _provider_budget(self, asked: CompactionRequest) -> SummaryBudget:
         """Return the budgets of a compaction by the provider, which follow the threshold if that was lowered."""
-        return summary_budget(self._session.settings.compact, asked.thresholds.auto_compact)
+        return summary_budget(self._session.policy.settings.compact, asked.thresholds.auto_compact)
 
     async def _wishes(self, asked: CompactionRequest) -> tuple[str, int]:
         """Return the instructions for the provider's summary, and the tokens of messages that it may cover."""
         budget = self._provider_budget(asked)
-        facts = self._session.view.facts
+        facts = self._session.log.view.facts
         wishes, rules = await self._instructions(asked), rules_in(facts.standing)
         instructions = provider_instructions(facts.notes, wishes, budget=budget, rules=rules)
         room = self.summary_room(asked.thresholds) - estimate_text(instructions)
-        view = self._session.view
+        view = self._session.log.view
         billed = view.token_count.raw_tokens - view.token_count.overhead
         return instructions, int(room * view.tokens / billed) if billed > 0 else room  # in tokens of the estimate
 
@@ -267,12 +267,12 @@ class CompactionDraft:
 
     def summary_room(self, at: Thresholds) -> int:
         """Return the tokens of messages that surely fit a request for a summary, without its instructions."""
-        return max(0, int(at.effective * _SURE - self._session.view.token_count.overhead))
+        return max(0, int(at.effective * _SURE - self._session.log.view.token_count.overhead))
 
     async def _instructions(self, asked: CompactionRequest) -> str:
         """Run the hooks before a compaction; return the caller's instructions and theirs, or raise if one stops it."""
         session = self._session
-        await session.sync()
+        await session.log.sync()
         if session.hooks is None:
             return asked.instructions
         self.progress("hooks before")
@@ -289,17 +289,17 @@ class CompactionDraft:
         Without notes, return None at once.
         """
         session = self._session
-        facts = session.view.facts
-        if not session.settings.switches.notes or not any(text.strip() for text in facts.notes.values()):
+        facts = session.log.view.facts
+        if not session.policy.settings.switches.notes or not any(text.strip() for text in facts.notes.values()):
             return None
         try:
             if facts.notes_covered is None:
                 raise CompactionError("the notes do not say which messages they cover, so all messages are kept")
-            taking = cut_range_before_tail(session.view, room.tail, cursor=facts.notes_covered)
+            taking = cut_range_before_tail(session.log.view, room.tail, cursor=facts.notes_covered)
             written = await self._by_notes(asked, taking, room, by_others=True)
             return await self._checked(asked, taking, written, room, 0, None)
         except CompactionError as error:
-            session.emit(FellBack(session.name, "compact from notes", str(error)))
+            session.log.emit(FellBack(session.log.name, "compact from notes", str(error)))
             return None
 
     async def _full(self, asked: CompactionRequest, room: SummaryBudget, model: Model) -> CompactionReport:
@@ -316,10 +316,10 @@ class CompactionDraft:
             limit=asked.thresholds.window,
             on_text=lambda characters: self.progress("compacting", characters),
         )
-        view = session.view
-        body, wrong = await session.run_blocking(lambda: struck_names(made.text, view.entries()))
+        view = session.log.view
+        body, wrong = await session.log.run_blocking(lambda: struck_names(made.text, view.entries()))
         if wrong:
-            session.emit(FellBack(session.name, "compact", f"{wrong} names of the summary are not in the log"))
+            session.log.emit(FellBack(session.log.name, "compact", f"{wrong} names of the summary are not in the log"))
         written = CompactionText(method, body, await self._names())
         try:
             return await self._checked(asked, taking, written, room, made.calls, made.cost_usd)
@@ -328,7 +328,7 @@ class CompactionDraft:
 
     async def _locally(self, asked: CompactionRequest, room: SummaryBudget) -> CompactionReport:
         """Draft from notes that the local note-taker writes now; cut the tail while the result is too large."""
-        view = self._session.view
+        view = self._session.log.view
         wrong = CompactionError("there is nothing to compact")
         attempts = [(scale, asked) for scale in ((1.0,) if asked.partial else _SCALES)]
         if asked.bound:  # a full window: any room is better than none
@@ -353,7 +353,7 @@ class CompactionDraft:
         A partial summary is about the messages of its range alone. With ``by_others``, the notes of others stay as they
         are; else they are brought up to date.
         """
-        view = self._session.view
+        view = self._session.log.view
         foreign = frozenset[str]() if asked.partial else view.facts.notes_foreign
         theirs = {name: text for name, text in view.facts.notes.items() if name in foreign and text.strip()}
         before = Notes({}) if by_others else Notes(theirs)
@@ -365,11 +365,11 @@ class CompactionDraft:
 
         if asked.partial:
             part = [item.entry for item in taking.cut]
-            return await self._session.run_blocking(lambda: written(Activity().add_all(part)))
-        return await self._session.run_blocking(lambda: self._activity.read(view, written))
+            return await self._session.log.run_blocking(lambda: written(Activity().add_all(part)))
+        return await self._session.log.run_blocking(lambda: self._activity.read(view, written))
 
     def _taking(self, asked: CompactionRequest, room: SummaryBudget) -> CutRange:
-        view = self._session.view
+        view = self._session.log.view
         if asked.from_message:
             return cut_range_from(view, asked.from_message)
         if asked.up_to:
@@ -378,8 +378,8 @@ class CompactionDraft:
 
     async def _names(self) -> dict[Identifier, tuple[int, str]]:
         """Return the exact names the session has used."""
-        view = self._session.view
-        return await self._session.run_blocking(lambda: self._activity.read(view, Activity.named))
+        view = self._session.log.view
+        return await self._session.log.run_blocking(lambda: self._activity.read(view, Activity.named))
 
     async def _checked(
         self,
@@ -393,14 +393,14 @@ class CompactionDraft:
     ) -> CompactionReport:
         """Build the decision, foresee its effect and return a report; raise if it would free too little."""
         session = self._session
-        view, policy = session.view, session.settings.compact
+        view, policy = session.log.view, session.policy.settings.compact
         handle = f"cut-{new_uuid()[:12]}"
         cause = CompactionCause(asked.trigger, asked.reason, handle)
         if signed is None:
             decision, words = compaction(view, taking, written, room, cause, spoken=self._saying)
         else:
             decision, words = provider_compaction(view, taking, signed, written, room, cause, spoken=self._saying)
-        after = await session.foresee(decision)
+        after = await session.log.foresee(decision)
         said = [one for saying in await self._standing.preview(after) for one in saying.items]
         # With the results that the provider leaves out, because the messages after the cut have those as well.
         before = view.token_count.raw_tokens
@@ -419,7 +419,8 @@ class CompactionDraft:
                 f"the result would still be too large: {before:,} tokens before, {count:,} after, of {asked.limit:,}"
             )
         loss = loss_between(taking.cut, shown_text(after), handle=handle)
-        kept_thinking = sum(tokens for _, tokens in thinking_sizes(after)) if session.facts.checks_thinking else 0
+        checks = session.policy.facts.checks_thinking
+        kept_thinking = sum(tokens for _, tokens in thinking_sizes(after)) if checks else 0
         price = self._priced(view, left, calls, 0 if signed is not None else kept_thinking)
         reason = decision.cause.reason + self._choice(view, left, kept_thinking, by_provider=signed is not None)
         cause_of = replace(decision.cause, reason=reason, frees=before - left + again)
@@ -432,7 +433,7 @@ class CompactionDraft:
 
     def _choice(self, view: View, after: int, thinking: int, *, by_provider: bool) -> str:
         """Return the prices of a summary by the provider and of one by us, in a clause; empty if there is no choice."""
-        if not self._session.facts.checks_thinking or not self.summaries.offered(self._session.model):
+        if not self._session.policy.facts.checks_thinking or not self.summaries.offered(self._session.model):
             return ""
         theirs, ours = self._priced(view, after, 1).cost, self._priced(view, after, 0, thinking).cost
         lost = f", with {thinking:,} tokens of thinking lost" if thinking else ""
@@ -446,29 +447,29 @@ class CompactionDraft:
         little more, and each one loses detail (docs/design/0014).
         """
         session, cache = self._session, self._cache
-        patience = compact_patience(session.settings)
+        patience = compact_patience(session.policy.settings)
         if not patience or cache.placed is None or not cache.is_priced:
             return ""
-        now = session.clock()
+        now = session.log.clock()
         option = expected_compaction(
-            session.view,
-            session.settings.compact,
+            session.log.view,
+            session.policy.settings.compact,
             at.effective,
-            live=cache.live_tokens(session.view, now),
+            live=cache.live_tokens(session.log.view, now),
             calls=1,
             rates=cache.paid_rates,
         )
-        verdict = cache.compaction_due(session.view, option, patience)
+        verdict = cache.compaction_due(session.log.view, option, patience)
         return verdict.reason if verdict.act else ""
 
     def _priced(self, view: View, after: int, calls: int, lost_thinking: int = 0) -> Verdict:
         """Return the price of the compaction against carrying the window on, and whether it pays."""
-        cache, policy = self._cache, self._session.settings.compact
+        cache, policy = self._cache, self._session.policy.settings.compact
         option = expected_compaction(
             view,
             policy,
-            self._session.thresholds.effective,
-            live=cache.live_tokens(view, self._session.clock()),
+            self._session.policy.thresholds.effective,
+            live=cache.live_tokens(view, self._session.log.clock()),
             calls=1 if calls else 0,
             rates=cache.paid_rates,
             lost_thinking=lost_thinking,

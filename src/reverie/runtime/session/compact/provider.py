@@ -54,17 +54,17 @@ class ProviderSummaries:
 
     def offered(self, model: Model | None) -> bool:
         """Say whether the conversation's provider writes summaries, and this model reaches that provider."""
-        prefix = self._session.view.facts.prefix
-        if model is None or prefix is None or not (model.capabilities.compaction and self._session.facts.compaction):
+        prefix, policy = self._session.log.view.facts.prefix, self._session.policy
+        if model is None or prefix is None or not (model.capabilities.compaction and policy.facts.compaction):
             return False
-        asked = facts_of(model.model_id, self._session.settings.models)
-        return asked.compaction and asked.name == self._session.facts.name
+        asked = facts_of(model.model_id, policy.settings.models)
+        return asked.compaction and asked.name == policy.facts.name
 
     async def request(self, taking: CutRange, instructions: str) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the request for a summary of a range, and the digests of the messages it covers."""
-        session, facts = self._session, self._session.facts
-        request = await self._thinking.side_request(session, facts)
-        messages = _messages_of(request, session.view, taking)
+        session, facts = self._session, self._session.policy.facts
+        request = await self._thinking.side_request(session.log, facts)
+        messages = _messages_of(request, session.log.view, taking)
         kept = {key: value for key, value in request.items() if key not in _BETWEEN}
         plain = {**_without_refused_options(kept), "messages": messages}
         asked = adapted(plain, facts, answer_tokens=self._max_tokens(facts))
@@ -72,12 +72,12 @@ class ProviderSummaries:
         if not facts.checks_thinking:  # a summary by such a model keeps no thinking valid
             covers["opening"] = ""
         asked["compaction"] = {"type": "summarize", "instructions": instructions}
-        marked = with_marks(asked, session.mark_fork(session.view, messages))
-        return {**marked, **session.request_extras}, covers
+        marked = with_marks(asked, session.mark_fork(session.log.view, messages))
+        return {**marked, **session.policy.request_extras}, covers
 
     def covers(self, taking: CutRange) -> Mapping[str, Any]:
         """Return the digests of the messages in a range, as the next request would send them."""
-        view = self._session.view
+        view = self._session.log.view
         request = build_request(view)
         return self._thinking.digests_of({**request, "messages": _messages_of(request, view, taking)}).as_covered()
 
@@ -103,7 +103,7 @@ class ProviderSummaries:
 
     def _next_try(self, request: dict[str, Any], stopped: str, calls: int) -> dict[str, Any]:
         """Return a request that may succeed where the last one stopped for a reason; raise if there is none."""
-        most = self._session.facts.max_output_tokens
+        most = self._session.policy.facts.max_output_tokens
         if stopped == "max_tokens" and request["max_tokens"] < most and calls < _TRIES:
             return {**request, "max_tokens": min(most, request["max_tokens"] * 4)}
         asked = cast("dict[str, Any]", request["compaction"])
@@ -116,12 +116,12 @@ class ProviderSummaries:
         )
 
     def _max_tokens(self, facts: ModelFacts) -> int:
-        at = self._session.thresholds
+        at = self._session.policy.thresholds
         reserve = max(1, at.window - at.effective)
-        return min(self._session.settings.compact.summary_tokens, reserve, facts.max_output_tokens)
+        return min(self._session.policy.settings.compact.summary_tokens, reserve, facts.max_output_tokens)
 
     async def _sent(self, model: Model, request: Mapping[str, Any]) -> dict[str, Any]:
-        seconds = self._session.settings.compact.summary_seconds
+        seconds = self._session.policy.settings.compact.summary_seconds
         with anyio.move_on_after(seconds):
             async with aclosing(model.stream(request)) as stream:
                 async for piece in stream:

@@ -73,12 +73,12 @@ class _SummaryCalls:
     """The calls to a model that ask for one summary, with their number and cost."""
 
     def __init__(self, session: SessionHost, model: Model, on_text: Callable[[int], None]) -> None:
-        at = session.thresholds
-        self.max_tokens = min(session.settings.compact.summary_tokens, max(1, at.window - at.effective))
-        self.facts = facts_of(model.model_id, session.settings.models)
+        at = session.policy.thresholds
+        self.max_tokens = min(session.policy.settings.compact.summary_tokens, max(1, at.window - at.effective))
+        self.facts = facts_of(model.model_id, session.policy.settings.models)
         self._session = session
         self._model = model
-        self._policy: CompactPolicy = session.settings.compact
+        self._policy: CompactPolicy = session.policy.settings.compact
         self._on_text = on_text
         self._characters = 0
         self.calls = 0
@@ -109,7 +109,7 @@ class _SummaryCalls:
 
     async def by_request(self, asked: str, limit: int) -> str:
         """Ask by a separate request, without the oldest rounds while it is too long; return the summary or ""."""
-        policy, view = self._policy, self._session.view
+        policy, view = self._policy, self._session.log.view
         tools = view.facts.prefix.tools if view.facts.prefix is not None else []
         fixed = self.max_tokens + estimate_text(asked) + estimate_request([], tools=tools)
         if fixed >= limit:
@@ -122,7 +122,7 @@ class _SummaryCalls:
             )
             self._characters = 0
             try:
-                body = await self._sent({**request, **self._session.request_extras})
+                body = await self._sent({**request, **self._session.policy.request_extras})
             except PromptTooLong as error:
                 gap = error.tokens - error.limit if error.tokens is not None and error.limit is not None else None
                 fewer = dropped_rounds(messages, gap) or shortened_messages(messages, 0.5)
@@ -166,11 +166,11 @@ async def summarise(
     ``limit`` is the window in tokens; ``on_text`` gets the number of characters written so far.
     """
     calls = _SummaryCalls(session, model, on_text)
-    prefix = session.view.facts.prefix
+    prefix = session.log.view.facts.prefix
     drafts = may_draft(prefix.options if prefix is not None else {}, calls.facts)
     asked = directive(method, quote=quote, instructions=instructions, drafts=drafts)
     wrong = ""
-    room = session.view.token_count.tokens + estimate_text(asked) + calls.max_tokens
+    room = session.log.view.token_count.tokens + estimate_text(asked) + calls.max_tokens
     if room <= limit:
         try:
             text = await calls.by_fork(asked)

@@ -84,13 +84,13 @@ class NotesKeeper:
 
     @property
     def _policy(self) -> NotesPolicy:
-        return self._session.settings.notes
+        return self._session.policy.settings.notes
 
     def _limits(self) -> NotesLimits:
-        return notes_limits(self._policy, self._session.thresholds.effective)
+        return notes_limits(self._policy, self._session.policy.thresholds.effective)
 
     def _allowed(self) -> bool:
-        switches = self._session.settings.switches
+        switches = self._session.policy.settings.switches
         return switches.notes and switches.compact and switches.auto_compact and not forking()
 
     # -- reading
@@ -98,7 +98,7 @@ class NotesKeeper:
     @property
     def notes(self) -> Notes:
         """The session's notes as the log has them, without unlogged edits of the file."""
-        return Notes(dict(self._session.view.facts.notes))
+        return Notes(dict(self._session.log.view.facts.notes))
 
     @property
     def path(self) -> str:
@@ -107,7 +107,7 @@ class NotesKeeper:
 
     async def document(self) -> str:
         """Return the notes as one Markdown document."""
-        template: Template = await self._session.run_blocking(lambda: template_of(self._policy))
+        template: Template = await self._session.log.run_blocking(lambda: template_of(self._policy))
         return render_notes(self.notes, template)
 
     # -- acting
@@ -127,7 +127,7 @@ class NotesKeeper:
 
         With a model it is due at once if rules were said with later words that may take them back.
         """
-        limits, view = self._limits(), self._session.view
+        limits, view = self._limits(), self._session.log.view
         if view.facts.rules_unchecked and self.forks is not None:
             return True
         if not enough_tokens(view, limits):
@@ -161,12 +161,12 @@ class NotesKeeper:
 
     async def adopt(self) -> NotesUpdated | None:
         """Log a person's edit of the notes file and return the decision; None if there is no valid edit."""
-        template: Template = await self._session.run_blocking(lambda: template_of(self._policy))
+        template: Template = await self._session.log.run_blocking(lambda: template_of(self._policy))
         return (await self._adopted(template))[0]
 
     async def edit(self, document: str) -> NotesUpdated | None:
         """Log a person's edit given as Markdown, write the file, and return the decision; None if unchanged."""
-        template: Template = await self._session.run_blocking(lambda: template_of(self._policy))
+        template: Template = await self._session.log.run_blocking(lambda: template_of(self._policy))
         after = parse_notes(document, template)
         _, found = await self._adopted(template)
         sections = changed_sections(self.notes, after, template)
@@ -183,35 +183,37 @@ class NotesKeeper:
         self._since = self._clock()
 
     def _is_dead(self) -> bool:
-        return self._clock() - self._since > self._session.settings.compact.dead_after_seconds
+        return self._clock() - self._since > self._session.policy.settings.compact.dead_after_seconds
 
     async def _in_background(self) -> None:
-        name = self._session.name
-        self._session.emit(BackgroundChanged(name, "notes", "started"))
+        name = self._session.log.name
+        self._session.log.emit(BackgroundChanged(name, "notes", "started"))
         try:
             await self._finish(manual=False, local=False)
-            self._session.emit(BackgroundChanged(name, "notes", "completed"))
+            self._session.log.emit(BackgroundChanged(name, "notes", "completed"))
         except ReverieError as error:  # the session continues without notes
-            self._session.emit(BackgroundChanged(name, "notes", "failed", str(error)))
+            self._session.log.emit(BackgroundChanged(name, "notes", "failed", str(error)))
         except BaseException:
-            self._session.emit(BackgroundChanged(name, "notes", "killed"))
+            self._session.log.emit(BackgroundChanged(name, "notes", "killed"))
             raise
 
     async def _finish(self, *, manual: bool, local: bool) -> NotesUpdated | None:
         """Run one update and return its decision, None if nothing changed; a failure still allows the next one."""
         running = self._running
         try:
-            template: Template = await self._session.run_blocking(lambda: template_of(self._policy))
+            template: Template = await self._session.log.run_blocking(lambda: template_of(self._policy))
             _, found = await self._adopted(template)
-            view = self._session.view
+            view = self._session.log.view
             covered = covered_by(view)
-            calls = await self._session.run_blocking(lambda: self._activity.read(view, lambda gathered: gathered.calls))
+            calls = await self._session.log.run_blocking(
+                lambda: self._activity.read(view, lambda gathered: gathered.calls)
+            )
             written, by, filled = await self._written(template, local=local or self.forks is None)
             whole = manual or by == "model"
             chosen = changed_sections if whole else worth_logging
             sections = chosen(self.notes, written, template)
             update: NotesUpdated | None = None
-            if sections or covered != self._session.view.facts.notes_covered:
+            if sections or covered != self._session.log.view.facts.notes_covered:
                 reason = "asked for" if manual else "due"
                 update = await self._log(sections, by, reason, template, covered=covered, calls=calls)
             sections = worth_logging(self.notes, Notes({**self.notes.sections, **filled}), template)
@@ -233,8 +235,8 @@ class NotesKeeper:
                 notes = await self._by_model(self.forks, template, limits)
                 return notes, "model", await self._filled(notes, template, limits)
             except Exception as error:
-                self._session.emit(FellBack(self._session.name, "notes", f"written without a model: {error}"))
-        view = self._session.view
+                self._session.log.emit(FellBack(self._session.log.name, "notes", f"written without a model: {error}"))
+        view = self._session.log.view
         foreign = view.facts.notes_foreign
         previous = Notes({name: text for name, text in self.notes.sections.items() if name in foreign})
         written = await self.local(view, previous, limits.budget)
@@ -243,7 +245,7 @@ class NotesKeeper:
 
     async def _by_model(self, forks: Forks, template: Template, limits: NotesLimits) -> Notes:
         """Return the notes as a model edits them, without names that are nowhere in the log."""
-        view, before = self._session.view, self.notes
+        view, before = self._session.log.view, self.notes
         text = directive(before, template, self._policy, limits, path=self.path)
         seen = self.rules.newest if self.rules is not None else ""
         if self.rules is not None:
@@ -251,14 +253,16 @@ class NotesKeeper:
         reply = await forks.ask(text, source=SOURCE, max_tokens=limits.total + limits.section)
         if self.rules is not None:
             await self.rules.learn(reply.answer(), seen)
-        answer, wrong = await self._session.run_blocking(lambda: struck_names(reply.answer(), view.entries()))
+        answer, wrong = await self._session.log.run_blocking(lambda: struck_names(reply.answer(), view.entries()))
         if wrong:
-            self._session.emit(FellBack(self._session.name, "notes", f"{wrong} names of the model are not in the log"))
+            self._session.log.emit(
+                FellBack(self._session.log.name, "notes", f"{wrong} names of the model are not in the log")
+            )
         return notes_from_answer(before, answer, template, limits)
 
     async def _filled(self, notes: Notes, template: Template, limits: NotesLimits) -> dict[str, str]:
         """Return local text for the sections that no model or person wrote, and for a Current State left as it was."""
-        view, before = self._session.view, self.notes
+        view, before = self._session.log.view, self.notes
         local = await self.local(view, Notes({}), limits.budget)
         by_others = {name for name in notes.sections if notes[name] != before[name]} | view.facts.notes_foreign - {
             CURRENT
@@ -267,26 +271,26 @@ class NotesKeeper:
 
     async def local(self, view: View, previous: Notes, budget: NotesBudget) -> Notes:
         """Return the notes that the local note-taker writes from the session's activity."""
-        return await self._session.run_blocking(
+        return await self._session.log.run_blocking(
             lambda: self._activity.read(view, lambda gathered: take_notes(gathered, previous, budget=budget))
         )
 
     async def _adopted(self, template: Template) -> tuple[NotesUpdated | None, Document | None]:
         """Log a person's edit of the file, or copy a damaged one aside; return the decision, if any, and file."""
-        found: Document | None = await self._session.run_blocking(lambda: self._storage.read(self._key))
+        found: Document | None = await self._session.log.run_blocking(lambda: self._storage.read(self._key))
         if found is None:
             return None, None
         text = found.data.decode("utf-8", "replace")
-        facts = self._session.view.facts
+        facts = self._session.log.view.facts
         if projection_of(text) in facts.notes_projections or text == render_notes(self.notes, template):
             return None, found
         try:
             after = parse_notes(text, template)
         except InputError as error:
             data = found.data
-            await self._session.run_blocking(lambda: self._storage.write(self._damaged, data))
+            await self._session.log.run_blocking(lambda: self._storage.write(self._damaged, data))
             why = f"{error}; the file as it was edited is kept at {self._damaged} and the notes are restored"
-            self._session.emit(FellBack(self._session.name, "notes", why))
+            self._session.log.emit(FellBack(self._session.log.name, "notes", why))
             return None, found
         sections = changed_sections(self.notes, after, template)
         if not sections:
@@ -310,12 +314,12 @@ class NotesKeeper:
             sections,
             covered,
             by,
-            self._session.view.token_count.tokens if by != "person" else 0,
+            self._session.log.view.token_count.tokens if by != "person" else 0,
             calls,
             projection_of(render_notes(after, template)),
         )
-        await self._session.decide(update)
-        self._session.emit(NotesWritten(self._session.name, by, list(sections), covered))
+        await self._session.log.decide(update)
+        self._session.log.emit(NotesWritten(self._session.log.name, by, list(sections), covered))
         return update
 
     async def _project(self, template: Template, found: Document | None) -> None:
@@ -325,13 +329,13 @@ class NotesKeeper:
             if found is not None and found.data == data:
                 return
             try:
-                await self._session.run_blocking(lambda data=data, found=found: self._write(data, found))
+                await self._session.log.run_blocking(lambda data=data, found=found: self._write(data, found))
                 return
             except StorageConflict:
                 _, found = await self._adopted(template)
             except StorageError as error:
-                self._session.emit(
-                    FellBack(self._session.name, "notes", f"the file is not up to date, the log is: {error}")
+                self._session.log.emit(
+                    FellBack(self._session.log.name, "notes", f"the file is not up to date, the log is: {error}")
                 )
                 return
 

@@ -39,12 +39,12 @@ class RuleKeeper:
     @property
     def rules(self) -> list[Rule]:
         """The rules that hold, oldest first."""
-        return rules_in(self._session.view.facts.standing)
+        return rules_in(self._session.log.view.facts.standing)
 
     @property
     def newest(self) -> str:
         """The uuid of the user's newest message; empty if there is none."""
-        spoken = self._messages.follow(self._session.view)
+        spoken = self._messages.follow(self._session.log.view)
         return spoken[-1].handle if spoken else ""
 
     @property
@@ -79,7 +79,7 @@ class RuleKeeper:
 
         ``seen`` is the newest message of the user that the model read; words after it are said with the rules.
         """
-        view = self._session.view
+        view = self._session.log.view
         if awaits_provider(view):
             return  # nothing may be said now; the next notes ask again
         spoken = self._messages.follow(view)
@@ -91,21 +91,21 @@ class RuleKeeper:
         for rule in over.values():
             await self._standing.remove(rule.key)
         if seen != view.facts.cursors.get(RULES) and (changes.found or self.rules or view.facts.rules_unchecked):
-            await self._session.decide(CursorMoved(Cause(_LAYER, "rules compared"), RULES, seen))
+            await self._session.log.decide(CursorMoved(Cause(_LAYER, "rules compared"), RULES, seen))
         for new in changes.found:
             await self._add(Rule("", new.text, new.message))
         if changes.refused:
             why = f"left out {counted(changes.refused, 'change')} of rules that no later words of the user say"
-            self._session.emit(FellBack(self._session.name, "rules", why))
+            self._session.log.emit(FellBack(self._session.log.name, "rules", why))
 
     def later_words(self, said: Sequence[SaidItem], tokens: int) -> str:
         """Return the words of the user after every rule in these sayings that no notes have compared with them."""
-        view, rules = self._session.view, rules_said(said)
+        view, rules = self._session.log.view, rules_said(said)
         compared, messages = view.facts.cursors.get(RULES, ""), [rule.message or rule.added_after for rule in rules]
         words = self._messages.text_after(view, compared, messages, tokens=tokens) if rules else ""
         return f"{_LATER}\n\n{words}" if words else ""
 
     async def _add(self, found: Rule) -> Rule:
-        rule = replace(found, id=next_rule_id(self._session.view.facts.standing))
+        rule = replace(found, id=next_rule_id(self._session.log.view.facts.standing))
         await self._standing.set(rule.key, rule.value, name=rule.name, source=RULES, budget=RULES)
         return rule

@@ -52,7 +52,7 @@ class PlanKeeper(ContextSource):
     @property
     def plan(self) -> Plan | None:
         """The plan as the log has it, without unlogged edits of the file; None if there never was one."""
-        return self._session.view.facts.plan
+        return self._session.log.view.facts.plan
 
     @property
     def path(self) -> str:
@@ -67,10 +67,10 @@ class PlanKeeper(ContextSource):
         plan = await self._change(PlanChanged(cause, state, text.strip(), by, words, mode=mode))
         data = f"{plan.text}\n".encode("utf-8", "replace")
         try:
-            await self._session.run_blocking(lambda: self._storage.write(self._key, data))
+            await self._session.log.run_blocking(lambda: self._storage.write(self._key, data))
         except StorageError as error:
             why = f"the file of the plan is not up to date, the log is: {error}"
-            self._session.emit(FellBack(self._session.name, LAYER, why))
+            self._session.log.emit(FellBack(self._session.log.name, LAYER, why))
         return plan
 
     async def decide(self, state: PlanState, *, by: str, words: str = "", mode: str = "") -> Plan:
@@ -83,7 +83,7 @@ class PlanKeeper(ContextSource):
         plan = self.plan
         if plan is not None and plan.mode not in ("", mode):
             cause = Cause(LAYER, f"the user set the mode {mode}")
-            await self._session.decide(PlanChanged(cause, plan.state, by=plan.by, words=plan.words))
+            await self._session.log.decide(PlanChanged(cause, plan.state, by=plan.by, words=plan.words))
 
     async def adopt(self) -> bool:
         """Log a person's edit of the file of an open plan, and return whether there was one."""
@@ -91,7 +91,7 @@ class PlanKeeper(ContextSource):
         if plan is None or not plan.is_open:
             return False
         try:
-            found = await self._session.run_blocking(lambda: self._storage.read(self._key))
+            found = await self._session.log.run_blocking(lambda: self._storage.read(self._key))
         except StorageError:
             return False
         text = found.data.decode("utf-8", "replace").strip() if found is not None else ""
@@ -128,7 +128,7 @@ class PlanKeeper(ContextSource):
         return (StandingItem("plan", self.name, name, value, digest, native=native, shown_by=shown_by),)
 
     async def _change(self, change: PlanChanged) -> Plan:
-        await self._session.decide(change)
+        await self._session.log.decide(change)
         self._standing.refresh()
         plan = self.plan
         assert plan is not None
