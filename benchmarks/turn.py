@@ -180,6 +180,15 @@ async def measure_files(talk: Talk, rounds: int, directory: str) -> Body:
     return {**found, "turns_measured": SPREAD * rounds, "bytes": len(data)}
 
 
+def created_directory(given: str) -> str:
+    """Create a directory if it is missing; return its path."""
+    try:
+        Path(given).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise argparse.ArgumentTypeError(f"cannot create {given}: {error.strerror}") from None
+    return given
+
+
 def as_items(talk: Talk, size: int) -> Body:
     """Return the tool loop in a peer's input format, with requests only near its end and no summary due."""
     items: list[Body] = [{"role": "user", "blocks": [{"type": "text", "text": "Make the failing tests pass."}]}]
@@ -314,7 +323,9 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3], help="coding sessions to be billed for")
     parser.add_argument("--tokens", type=int, default=350_000, help="about how much is said in each")
     parser.add_argument("--no-peers", action="store_true", help="measure only ours")
-    parser.add_argument("--files", metavar="DIR", default="", help="also measure a turn with its log in this directory")
+    parser.add_argument(
+        "--files", metavar="DIR", type=created_directory, help="also measure a turn with its log in this directory"
+    )
     parser.add_argument("--setup", action="store_true", help="make the peers' environments, and stop")
     parser.add_argument("--python", default=sys.executable, help="the Python to set them up with (OpenHands: 3.12)")
     options = parser.parse_args()

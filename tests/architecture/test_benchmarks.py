@@ -55,6 +55,21 @@ def test_every_benchmark_prints_its_help(monkeypatch: pytest.MonkeyPatch, capsys
         assert "usage:" in capsys.readouterr().out, script.name
 
 
+@pytest.mark.usefixtures("importable")
+def test_the_benchmark_of_turns_creates_the_directory_that_it_is_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    missing, file = tmp_path / "a" / "b", tmp_path / "file"
+    file.touch()
+    for given, code in ((missing, 0), (missing, 0), (file, 2)):
+        monkeypatch.setattr(sys, "argv", ["turn.py", "--files", str(given), "--help"])
+        with pytest.raises(SystemExit) as ended:
+            runpy.run_path(str(BENCHMARKS / "turn.py"), run_name="__main__")
+        assert ended.value.code == code
+    assert missing.is_dir()
+    assert f"cannot create {file}: File exists" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("script", sorted(BENCHMARKS.rglob("*.py")), ids=lambda path: path.name)
 def test_every_name_that_a_benchmark_imports_exists(script: Path) -> None:
     assert missing_names(script.read_text(encoding="utf-8")) == []
