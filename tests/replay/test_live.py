@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from itertools import count
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from reverie.layers.l4_compact import CompactionText, CompactPolicy
 from reverie.replay import compactions as compactions_module
 from reverie.replay.compare import compare
 from reverie.replay.play import PlayedClock, SimulatedProvider, play_session
-from reverie.replay.recording import recording_of
+from reverie.replay.recording import Recording, recording_of
 from reverie.runtime.session import log as log_module
 from reverie.runtime.session import writer as writer_module
 from reverie.runtime.session.cache_plan import CachePlan
@@ -26,7 +27,7 @@ from reverie.runtime.session.compact import draft as draft_module
 from reverie.runtime.session.compact.summary import notes_summary
 from reverie.settings import Settings, Switches
 from reverie.storage.in_memory import InMemoryStorage
-from reverie.values import replace
+from reverie.values import record, replace
 
 pytestmark = pytest.mark.slow
 
@@ -46,8 +47,8 @@ def counted_uuids(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "new_uuid", lambda: uuid_of(next(numbers)))
 
 
-def log(seed: int, turns: int = 80) -> list[Entry]:
-    """Return the log of a session that calls one tool a turn, with pauses and results of random sizes."""
+def log(seed: int, turns: int = 80, *, said: tuple[int, ...] = (1,)) -> list[Entry]:
+    """Return the log of a session that calls one tool a turn, with pauses, replies and results of random sizes."""
     rng, at = random.Random(seed), 1_800_000_000.0
     entries: list[Entry] = []
 
@@ -60,59 +61,99 @@ def log(seed: int, turns: int = 80) -> list[Entry]:
     for turn in range(turns):
         called = {"type": "tool_use", "id": f"c{turn}", "name": "Look", "input": {"n": turn}}
         reply = {"id": f"m{turn}", "model": MODEL}
-        add(ASSISTANT, [{"type": "text", "text": f"step {turn}"}, called], reply=reply)
+        add(ASSISTANT, [{"type": "text", "text": f"step {turn}" + " so" * rng.choice(said)}, called], reply=reply)
         at += rng.choice((5.0, 20.0, 60.0, 400.0, 4_000.0))
         words = f"result {turn}: " + "word " * rng.choice((40, 400, 2_400))
         add(USER, [{"type": "tool_result", "tool_use_id": f"c{turn}", "content": words}])
     return entries
 
 
-def settings(home: Path) -> Settings:
+def settings(home: Path, *, keep_warm: bool = False) -> Settings:
     return Settings(
         home=home,
+        keep_warm=keep_warm,
         window_tokens=1_000_000,
         switches=Switches(notes=False, offload=False),
         compact=CompactPolicy(tail_tokens=3_000, expected_tokens=3_000),
     )
 
 
-def replayed(entries: list[Entry], home: Path) -> list[int]:
-    """Return the requests before which a replay of the log compacts."""
+@record
+class Decided:
+    """The requests before which a session compacted, and the number of its pings."""
+
+    compactions: list[int]
+    pings: int = 0
+
+
+def recorded(entries: list[Entry]) -> Recording:
+    """Return a log as a recording, with the size of the prefix that the live session sends."""
     given = ImportedSession("log", "log", "", "", MODEL, tuple(entries), system=SYSTEM, tools=TOOLS)
     provider, marked = SimulatedProvider(), [{**TOOLS[0], "cache_control": {"type": "ephemeral"}}]
     provider.bill({"model": MODEL, "system": SYSTEM, "tools": marked, "messages": []}, 0.0)
-    recording = replace(recording_of(given, "log"), prefix=(provider.last.input,))
-    [outcome] = compare([recording], policies=("reverie",), settings=settings(home), check=False).outcomes
-    return [act.number for act in outcome.acts if act.layer == "compact"]
+    return replace(recording_of(given, "log"), prefix=(provider.last.input,))
 
 
-def lived(entries: list[Entry], home: Path, pick: random.Random | None = None) -> list[int]:
-    """Return the requests before which a live session compacts; with ``pick`` it is opened anew again and again."""
-    storage, provider, clock, found = InMemoryStorage(), SimulatedProvider(), PlayedClock(), list[int]()
+def replayed(entries: list[Entry], using: Settings) -> Decided:
+    """Return the decisions of a replay of the log."""
+    [outcome] = compare([recorded(entries)], policies=("reverie",), settings=using, check=False).outcomes
+    return Decided([act.number for act in outcome.acts if act.layer == "compact"], outcome.pings)
+
+
+def lived(entries: list[Entry], using: Settings, pick: random.Random | None = None) -> Decided:
+    """Return the decisions of a live session; with ``pick`` it is opened anew again and again."""
+    storage, provider, clock, found, pings = InMemoryStorage(), SimulatedProvider(), PlayedClock(), list[int](), 0
+    nexts = [*(step.at for step in recorded(entries).steps[1:]), inf]
+
+    async def idle(session: Session, until: float) -> int:
+        for pings in count():
+            if clock.now + session.seconds_to_ping() >= until:
+                return pings
+            clock.now += session.seconds_to_ping()
+            request = session.warming_request()
+            if request is None or await session.when_idle(pings) != "ping":
+                return pings
+            usage = provider.bill(request, clock.now)
+            reply = {"id": f"ping-{clock.now}", "model": MODEL, "role": "assistant", "content": []}
+            await session.record_ping({**reply, "usage": usage})
+        raise AssertionError
 
     async def steps() -> None:
+        nonlocal pings
         left, number, cuts = entries, 0, 0
         while left:
             size = 2 * pick.randint(1, 9) if pick is not None else len(left)
             now, left = left[:size], left[size:]
-            async with Session.open("live", storage=storage, settings=settings(home), clock=clock) as session:
+            async with Session.open("live", storage=storage, settings=using, clock=clock) as session:
                 played = play_session(now, session, clock, model=MODEL, system=SYSTEM, tools=TOOLS, provider=provider)
                 async for _ in played:
                     found.extend([number] * (session.view.cuts - cuts))
                     number, cuts = number + 1, session.view.cuts
+                    pings += await idle(session, nexts[number - 1])
 
     anyio.run(steps)
-    return found
+    return Decided(found, pings)
 
 
 @pytest.mark.requirement("L4.18", "K11")
 @pytest.mark.parametrize("seed", [1, 2, 3, 4])
 def test_a_live_session_compacts_by_price_before_the_same_requests_as_a_replay_of_its_log(tmp_path: Path, seed: int):
-    entries = log(seed)
-    predicted = replayed(entries, tmp_path)
-    assert predicted
-    assert lived(entries, tmp_path) == predicted
-    assert lived(entries, tmp_path, random.Random(seed)) == predicted, "also across many ends and resumes"
+    entries, using = log(seed), settings(tmp_path)
+    predicted = replayed(entries, using)
+    assert predicted.compactions
+    assert lived(entries, using) == predicted
+    assert lived(entries, using, random.Random(seed)) == predicted, "also across many ends and resumes"
+
+
+@pytest.mark.requirement("C9", "L4.18")
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_live_session_that_is_kept_warm_pings_and_compacts_as_a_replay_of_its_log(tmp_path: Path, seed: int):
+    entries, using = log(seed, said=(1, 20, 4_000)), settings(tmp_path, keep_warm=True)
+    predicted = replayed(entries, using)
+    assert predicted.compactions
+    assert predicted.pings
+    assert lived(entries, using) == predicted
+    assert lived(entries, using, random.Random(seed)) == predicted
 
 
 @pytest.mark.requirement("L4.18")
@@ -126,20 +167,20 @@ def test_a_replay_writes_the_summaries_of_the_live_session(tmp_path: Path, monke
 
     for module in (draft_module, compactions_module):
         monkeypatch.setattr(module, "notes_summary", noted)
-    entries = log(1)
-    replayed(entries, tmp_path)
+    entries, using = log(1), settings(tmp_path)
+    replayed(entries, using)
     predicted, written[:] = list(written), []
-    lived(entries, tmp_path)
+    lived(entries, using)
     assert written == predicted != []
 
 
 def test_a_live_session_that_forgets_its_meter_on_resume_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    entries = log(1)
-    predicted, resume = replayed(entries, tmp_path), CachePlan.resume
+    entries, using = log(1), settings(tmp_path)
+    predicted, resume = replayed(entries, using), CachePlan.resume
 
     def forget(plan: CachePlan, messages: list[Any]) -> None:
         resume(plan, messages)
         plan.meter = CarryingMeter()
 
     monkeypatch.setattr(CachePlan, "resume", forget)
-    assert lived(entries, tmp_path, random.Random(1)) != predicted
+    assert lived(entries, using, random.Random(1)) != predicted

@@ -15,10 +15,8 @@ from reverie.cache.prices import prices_for, rates_of
 from reverie.conversation.decisions import Decision
 from reverie.conversation.view import View
 from reverie.conversation.wire.validate import problems
-from reverie.layers.l4_compact import CompactPolicy
 from reverie.model_facts import facts_of
 from reverie.replay import compare as compare_module
-from reverie.replay.compactions import CompactionRule, ReplayCompactions
 from reverie.replay.compare import SHOWN, compare, preset_costs, recordings_in, settings_named
 from reverie.replay.outcome import ReplayReport, totals
 from reverie.replay.policies import ClearEveryTurnPolicy, ReveriePolicy
@@ -271,23 +269,6 @@ def test_a_program_with_threads_starts_no_processes(made: list[Recording], monke
     assert preset_costs(entries, "claude-sonnet-4-5", load_settings())
     with pytest.raises(AssertionError, match="fork"):
         compare(made[:1], policies=("uncached", "append-only"), cores=2)
-
-
-def test_a_summary_that_was_drafted_while_idle_serves_the_next_request_alone(
-    made: list[Recording], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A draft that the next request does not use, because it compacts for another reason or not at all, is dropped."""
-    view = View().fold_all(entry for step in made[0].steps for entry in step.entries)
-    rule = CompactionRule(CompactPolicy(expected_tokens=321), 200_000)
-    for at in (1, 10**9):
-        compactions = ReplayCompactions(rule, at=at)
-        assert compactions.expected_tokens == 321
-        monkeypatch.setattr(compactions, "price_reason", lambda *_: "carrying cost enough")
-        assert compactions.draft_when_idle(view, 0.0)
-        monkeypatch.setattr(compactions, "price_reason", lambda *_: "")
-        assert compactions.due(view, 1.0) is not None
-        monkeypatch.setattr(compactions, "_at", 10**9)
-        assert compactions.due(view, 2.0) is None
 
 
 @pytest.mark.requirement("B1")

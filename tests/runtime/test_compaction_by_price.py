@@ -101,6 +101,27 @@ def test_the_window_is_compacted_when_carrying_it_has_cost_enough(tmp_path: Path
     assert play(Desk(tmp_path, preset="faithful"), 90) == []
 
 
+@pytest.mark.requirement("L4.18")
+def test_a_compaction_by_hand_begins_the_meter_anew_before_the_next_request(tmp_path: Path) -> None:
+    """Otherwise the next request would compact again for a price that carried the removed messages."""
+    desk = Desk(tmp_path)
+
+    async def steps() -> None:
+        async with desk.open() as session:
+            await session.say("look at everything")
+            for _ in range(24):
+                await desk.turn(session)
+            cuts, cache = session.view.cuts, session.parts.cache
+            cache.meter = CarryingMeter(1e9, cache.meter.window)
+            await session.compact()
+            await session.say("go on: " + "word " * 12_000)
+            await desk.turn(session)
+            assert session.view.cuts == cuts + 1
+            assert cache.meter.spent < 1e5
+
+    anyio.run(steps)
+
+
 @pytest.mark.requirement("L4.18", "K11")
 def test_clearing_is_as_patient_after_a_resume_as_before(tmp_path: Path) -> None:
     """Clearing comes before compaction in a request, so it cannot wait for the first look at a compaction."""

@@ -52,12 +52,6 @@ class ReplayCompactions:
         self._activity = Activity(shared.utterances if shared is not None else None)
         self._spoken = UserMessages()
         self._made = 0
-        self._drafted = ""
-
-    @property
-    def expected_tokens(self) -> int:
-        """The expected size of a summary in tokens."""
-        return self._policy.expected_tokens
 
     def compacted(self, view: View) -> int:
         """Return the size in tokens that a compaction is expected to leave."""
@@ -65,15 +59,14 @@ class ReplayCompactions:
 
     def due(self, view: View, now: float) -> Compacted | None:
         """Return the compaction that is due before a request; None if there is none."""
-        drafted, self._drafted = self._drafted, ""
         is_full = view.token_count.tokens >= self._at
-        reason = "the window is nearly full" if is_full else drafted or self.price_reason(view, now)
+        reason = "the window is nearly full" if is_full else self.price_reason(view, now)
         return self._decision(view, reason) if reason else None
 
-    def draft_when_idle(self, view: View, now: float) -> bool:
-        """Have a summary written while the session is idle, if that is due; say whether it was."""
-        self._drafted = self.price_reason(view, now)
-        return bool(self._drafted)
+    def due_when_idle(self, view: View, now: float) -> Compacted | None:
+        """Return the compaction that is due by price while the session is idle; None if there is none."""
+        reason = self.price_reason(view, now)
+        return self._decision(view, reason) if reason else None
 
     def price_reason(self, view: View, now: float) -> str:
         """Return the reason to compact by price; empty if it does not pay yet."""

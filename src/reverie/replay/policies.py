@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from ..cache.breakpoints import BreakpointPlan, CacheState, last_markable, plan_marks
-from ..cache.economics import IdleChoice
 from ..cache.usage import Usage
 from ..conversation.decisions import Cause, Decision, Replacement, ResultsCleared, Snipped
 from ..conversation.entries import USER, Entry, rounds
@@ -37,11 +36,6 @@ class ReplayPolicy:
         self.name = name
         self.compactions: ReplayCompactions | None = compactions
 
-    @property
-    def summary_tokens(self) -> int:
-        """The expected size of a summary in tokens; 0 without compactions."""
-        return self.compactions.expected_tokens if self.compactions is not None else 0
-
     def arrived(self, view: View, entry: Entry) -> list[Decision]:
         """Return the decisions about a new entry, which is not yet part of the view."""
         return []
@@ -58,9 +52,13 @@ class ReplayPolicy:
     def billed(self, view: View, usage: Usage) -> None:
         """Take note of a request's bill."""
 
-    def when_idle(self, view: View, now: float, pings: int) -> IdleChoice:
-        """Return the decision about a cache that ends soon, after so many pings in this pause."""
-        return "let go"
+    def when_idle(self, view: View, now: float) -> list[Decision]:
+        """Return the decisions to fold into the view before the cache of an idle session ends: a compaction, if any."""
+        return []
+
+    def pings_again(self, view: View, pings: int) -> bool:
+        """Say whether to renew the cache of an idle session after so many pings in this pause."""
+        return False
 
     def pinged(self, view: View, now: float) -> None:
         """Take note that the last request was sent again to renew the cache."""
@@ -102,9 +100,9 @@ class AppendOnlyPolicy(ReplayPolicy):
         self._placed = planned.after
         return BreakpointPlan(tuple(marks), ttl, True, False, planned.after)
 
-    def when_idle(self, view: View, now: float, pings: int) -> IdleChoice:
-        """Ping as often as it pays for this window."""
-        return "ping" if pings < self.pings(view.token_count.tokens) else "let go"
+    def pings_again(self, view: View, pings: int) -> bool:
+        """Say whether one more ping pays for this window."""
+        return pings < self.pings(view.token_count.tokens)
 
     def ttl_of(self, step: RecordedRequest) -> str:
         """Return the cache lifetime of a request's breakpoints, here the same for all requests."""
@@ -263,13 +261,17 @@ class ReveriePolicy(ReplayPolicy):
         if self.compactions is not None:
             self._cache.billed(usage, self.compactions.compacted(view))
 
-    def when_idle(self, view: View, now: float, pings: int) -> IdleChoice:
-        """Compact while the prefix is cached if that is due by price, else ping as often as it pays (C9)."""
-        if not self._keep_warm:
-            return "let go"
-        if self.compactions is not None and self.compactions.draft_when_idle(view, now):
-            return "compact"
-        return "ping" if pings < self._cache.max_pings() else "let go"
+    def when_idle(self, view: View, now: float) -> list[Decision]:
+        """Compact while the prefix is cached, if that is due by price (C9)."""
+        due = self.compactions.due_when_idle(view, now) if self._keep_warm and self.compactions is not None else None
+        if due is None:
+            return []
+        self.hidden_tokens = 0
+        return [due]
+
+    def pings_again(self, view: View, pings: int) -> bool:
+        """Say whether one more ping pays (C9)."""
+        return self._keep_warm and pings < self._cache.max_pings()
 
     def pinged(self, view: View, now: float) -> None:
         """Count the cache as renewed, and the price of that as one of carrying the window."""

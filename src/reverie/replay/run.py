@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import count, takewhile
 from math import inf
 from operator import is_
@@ -76,7 +76,10 @@ def replay_recording(
     for step in recording.steps:
         run.step(step)
     before = run.ping_usd + run.summary_usd
-    run.keep_warm(inf)
+    if recording.steps:
+        last = recording.steps[-1]
+        run.arrive(last, last.reply)
+        run.keep_warm(last, inf)
     return replace(run.outcome(), after_usd=run.ping_usd + run.summary_usd - before, needing=len(run.needing))
 
 
@@ -108,16 +111,16 @@ class _PolicyRun:
         self.made = 0
         self.compactions = self.pings = 0
         self.summary_usd = self.ping_usd = 0.0
-        self.is_summarised = False
         self.warm_at: float | None = None
         """The time at which the cache was used last."""
 
     def step(self, step: RecordedRequest) -> None:
         """Replay one request: fold its entries and decisions, send it, record its cost, breaks and read-backs."""
-        self.keep_warm(step.at)
-        moved = self.arrive(step)
+        answer = len([*takewhile(self._is_answer, step.entries)])  # an idle session has it already
+        moved = self.arrive(step, step.entries[:answer])
+        moved += self.keep_warm(step, step.at)
+        moved += self.arrive(step, step.entries[answer:])
         moved += self.decide(step, self.policy.prepare(self.view, step))
-        self.is_summarised = False  # a summary that was not used here is too old for a later request
         request = build_request(self.view)
         built, before = request["messages"], self.built
         same = [*map(is_, built, before), False].index(False)
@@ -132,10 +135,10 @@ class _PolicyRun:
         self.read_back(step, usage)
         self.sent, self.usage, self.sent_id = step, usage, reply_id(step.reply[0])
 
-    def arrive(self, step: RecordedRequest) -> list[str]:
-        """Fold the entries between two requests; return a reason for each recorded compaction among them."""
+    def arrive(self, step: RecordedRequest, entries: Iterable[Entry]) -> list[str]:
+        """Fold entries between two requests; return a reason for each recorded compaction among them."""
         moved: list[str] = []
-        for entry in step.entries:
+        for entry in entries:
             again = self.needs.add(entry)
             self.needed.update(again)
             self.needing.update([step.number] if again else [])
@@ -147,9 +150,13 @@ class _PolicyRun:
                 self.sender.epoch = step.number
         return moved
 
+    def _is_answer(self, entry: Entry) -> bool:
+        """Say whether an entry is a part of the reply to the last request."""
+        return entry.kind == ASSISTANT and reply_id(entry) == self.sent_id
+
     def _as_simulated(self, entry: Entry) -> tuple[Entry, int]:
         """Return the reply to the last request with its simulated usage, and its tokens; other entries unchanged."""
-        if entry.kind != ASSISTANT or self.sent is None or reply_id(entry) != self.sent_id:
+        if self.sent is None or not self._is_answer(entry):
             return entry, 0
         usage = usage_fields(self.usage, self.sent.output_tokens)
         edits = {"applied_edits": [{"cleared_input_tokens": self.policy.hidden_tokens}]}
@@ -207,27 +214,29 @@ class _PolicyRun:
             if one.message in cut:
                 self.needs.removed(one.tool_use_id, one.tokens)
         self.needs.shown(decision.summary)
-        if not self.is_summarised:
-            self.summarise(step.at, estimate_text(decision.summary))
+        self.summarise(step.at, estimate_text(decision.summary))
         self.compactions += 1
 
-    def keep_warm(self, until: float) -> None:
-        """Send the last request again before its cache entries end, as often as the policy wants."""
+    def keep_warm(self, step: RecordedRequest, until: float) -> list[str]:
+        """Compact or send the last request again before its cache entries end, as the policy wants.
+
+        Return the names of decisions that move the prefix.
+        """
         for pings in count() if self.warm_at is not None else ():
             at = (self.warm_at or 0.0) + PING_SECONDS
             if at >= until:
-                return
-            choice = self.policy.when_idle(self.view, at, pings)
-            if choice == "compact":
-                self.summarise(at, self.policy.summary_tokens)
-                self.is_summarised = True
-            if choice != "ping":
-                return
+                break
+            due = self.policy.when_idle(self.view, at)
+            if due:
+                return self.decide(replace(step, at=at), due)
+            if not self.policy.pings_again(self.view, pings):
+                break
             used = self.sender.again(at)
             self.ping_usd += self.prices.cost(used.read, used.write_5m, used.write_1h, used.uncached)
             self.pings += 1
             self.warm_at = at
             self.policy.pinged(self.view, at)
+        return []
 
     def summarise(self, at: float, output: int) -> None:
         """Charge a request for a summary."""

@@ -354,8 +354,9 @@ class CachePlan:
 
     def compaction_due(self, view: View, compaction: Compaction, patience: float) -> Verdict:
         """Return whether carrying the window has cost enough to compact now (L4.18); note how soon it will have."""
+        meter = self.meter if view.cuts == self.cuts else CarryingMeter()  # a cut since the last request begins anew
         verdict = compaction_due(
-            self.meter,
+            meter,
             compaction,
             requests=self._requests,
             growth=self.growth(view),
@@ -365,7 +366,7 @@ class CachePlan:
         )
         self.turns_left, self.patience = None, patience
         if self.paid_rates.read > 0 and compaction.frees:
-            self.turns_left = self.meter.turns_until(
+            self.turns_left = meter.turns_until(
                 patience * verdict.cost, excess=compaction.frees, growth=self.growth(view), read=self.paid_rates.read
             )
         return verdict
