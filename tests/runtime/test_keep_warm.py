@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,13 @@ import pytest
 from reverie import Session, StorageError
 from reverie.cache.economics import CarryingMeter
 from reverie.conversation.decisions import CallRecorded
-from reverie.events import DecisionMade, Event
+from reverie.events import BackgroundChanged, DecisionMade, Event, QueryEnded
 from reverie.layers.l4_compact import expected_compaction
 from reverie.models import ScriptedModel
 from reverie.replay.play import SimulatedProvider
+from reverie.runtime.agent.agent import Agent
 from reverie.runtime.agent.idle_cache import IdleCache
+from reverie.runtime.session import session as session_module
 from reverie.settings import Settings, Switches
 from reverie.storage.in_memory import InMemoryStorage
 from reverie.values import replace
@@ -97,6 +100,91 @@ def test_pings_repeat_the_last_request_and_keep_its_cache_until_they_cost_a_thir
             await stage.turn(session)
             assert stage.provider.last.read > 9_000
             assert stage.calls[-1].cause.reason == "reply", "no cache break is reported"
+
+    anyio.run(steps)
+
+
+class Desk:
+    """An agent that pings at once, and a model that answers with a script, notes the pings and calls ``on_ping``."""
+
+    def __init__(self, home: Path, replies: list[Any], on_ping: Callable[[int], None], **options: Any) -> None:
+        self.replies, self.on_ping, self.pings = iter(replies), on_ping, 0
+        self.events: list[Event] = []
+        self.shown: set[str] = set()
+        self.settings = Settings(
+            home=home / "home", keep_warm=True, switches=Switches(notes=False, extraction=False, recall=False)
+        )
+        self.agent = Agent(
+            model=ScriptedModel(self.answer, name=f"scripted:{MODEL}"), cwd=home, mode="bypass",
+            storage=InMemoryStorage(), settings=self.settings, **options,
+        )  # fmt: skip
+        self.agent.listen(self.events.append)
+
+    async def answer(self, request: dict[str, Any]) -> Any:
+        """Act as the model."""
+        if request["max_tokens"]:
+            reply = next(self.replies)
+            return await reply() if callable(reply) else reply
+        self.pings += 1
+        self.shown.update(self.agent.status().background)
+        self.on_ping(self.pings)
+        return ""
+
+    def ends(self) -> list[str]:
+        """Return how the queries so far ended."""
+        return [one.end for one in self.events if isinstance(one, QueryEnded)]
+
+
+@pytest.mark.requirement("C9")
+def test_the_cache_is_kept_while_a_tool_runs_and_the_footer_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session_module, "PING_SECONDS", 0.01)
+    wait = {"type": "tool_use", "name": "Bash", "input": {"command": "until [ -e done ]; do sleep 0.05; done"}}
+    desk = Desk(tmp_path, [[wait], "Done."], lambda pings: (tmp_path / "done").touch() if pings == 2 else None)
+
+    async def steps() -> None:
+        async with desk.agent as agent:
+            assert [event async for event in agent.ask("wait for it")]
+
+    anyio.run(steps)
+    assert desk.ends() == ["completed"]
+    made = [one.decision for one in desk.events if isinstance(one, DecisionMade)]
+    sources = [one.source for one in made if isinstance(one, CallRecorded)]
+    assert sources[:3] == ["main", "keep_warm", "keep_warm"]
+    assert sources.count("main") == 2
+    assert desk.shown == {"keep_warm"}
+    states = [one.state for one in desk.events if isinstance(one, BackgroundChanged)]
+    assert states[:2] == ["started", "completed"]
+
+
+@pytest.mark.requirement("C9")
+@pytest.mark.parametrize("during", ["a reply", "a tool"])
+def test_the_cache_is_kept_after_the_user_stopped_the_query(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, during: str
+) -> None:
+    monkeypatch.setattr(session_module, "PING_SECONDS", 0.01)
+    pinged = anyio.Event()
+
+    async def stopped() -> Any:
+        desk.agent.interrupt()
+        await anyio.sleep_forever()
+
+    def on_ping(_: int) -> None:
+        if desk.ends():
+            pinged.set()
+        else:
+            desk.agent.interrupt()
+
+    endless = {"type": "tool_use", "name": "Bash", "input": {"command": "sleep 100"}}
+    desk = Desk(tmp_path, [stopped if during == "a reply" else [endless]], on_ping)
+
+    async def steps() -> None:
+        async with desk.agent as agent:
+            assert [event async for event in agent.ask("go")]
+            assert desk.ends() == ["aborted"]
+            with anyio.fail_after(60):
+                await pinged.wait()
 
     anyio.run(steps)
 

@@ -14,7 +14,12 @@ if TYPE_CHECKING:
 Part = tuple[str, str]
 """A style's name and a text."""
 SEPARATOR: Final = " · "
-WORK_NAMES: Final = {"extraction": "saving memories", "notes": "writing notes", "dream": "consolidating memories"}
+WORK_NAMES: Final = {
+    "extraction": "saving memories",
+    "notes": "writing notes",
+    "dream": "consolidating memories",
+    "keep_warm": "keeping the cache warm",
+}
 PLAN_STATES: Final = {"proposed": "plan waits", "approved": "plan approved"}
 MODE_STYLES: Final = {"default": "footer", "accept-edits": "edits", "plan": "plan", "bypass": "danger"}
 

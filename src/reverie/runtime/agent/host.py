@@ -109,7 +109,7 @@ class AgentHost:
 
     async def begin_query(self, prompt: str) -> None:
         """Start to recall memories and to ask for the limits of the model, and attach new context."""
-        self._parts.idle_cache.stop()
+        self.let_go()
         if self._absent is not None and self.has_fallen_back:
             self._parts.use_model(self._absent)
             self._absent, self.has_fallen_back = None, False
@@ -132,10 +132,17 @@ class AgentHost:
         if self._parts.memory is not None:
             await self._parts.memory.recall.surface()
 
-    async def end_query(self) -> None:
-        """Start in the background: extraction of memories, a dream if due, pings of the cache."""
+    def keep_warm(self) -> None:
+        """Keep the cache warm until the next request: while tools run, a question waits, or the user is away."""
         if self._parts.options.lineage is None:  # an agent's cache is not kept warm for its leader
             self._parts.idle_cache.start(self._parts.model)
+
+    def let_go(self) -> None:
+        """Keep the cache warm no longer, because a request follows."""
+        self._parts.idle_cache.stop()
+
+    async def end_query(self) -> None:
+        """Start in the background: extraction of memories, a dream if due."""
         if self._parts.memory is not None:
             await self._parts.memory.end_query()
 

@@ -1,4 +1,4 @@
-"""Keep an agent's cache warm while it waits for the next prompt."""
+"""Keep an agent's cache warm between two requests, while a tool, an answer or the next prompt takes its time."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ import anyio
 from anyio.abc import TaskGroup
 
 from ...errors import ReverieError
+from ...events import BackgroundChanged
 from ...ports import Model
-from ..session.cache_renewal import keeps_warm
+from ..session.cache_renewal import KEEP_WARM, keeps_warm
 from ..session.session import Session
 
 
 class IdleCache:
-    """Renews the provider's cache between two prompts as often as it pays, or compacts while it is cached."""
+    """Renews the provider's cache between two requests as often as it pays, or compacts while it is cached."""
 
     def __init__(
         self, session: Session, tasks: TaskGroup, *, sleep: Callable[[float], Awaitable[None]] = anyio.sleep
@@ -40,14 +41,21 @@ class IdleCache:
 
     async def _run(self, model: Model, scope: anyio.CancelScope) -> None:
         session = self._session
-        with scope:
-            for pings in count():
-                await self._sleep(session.seconds_to_ping())
-                request = session.warming_request()
-                try:
+        shown = False
+        try:
+            with scope:
+                for pings in count():
+                    await self._sleep(session.seconds_to_ping())
+                    request = session.warming_request()
                     if request is None or await session.when_idle(pings) != "ping":
                         return
+                    if not shown:
+                        shown = True
+                        session.log.emit(BackgroundChanged(session.name, KEEP_WARM, "started"))
                     reply = await model.complete(request)
                     await session.record_ping(reply.body)
-                except ReverieError:
-                    return  # the next prompt pays for the cache again, or fails with the same reason
+        except ReverieError:
+            return  # the next request pays for the cache again, or fails with the same reason
+        finally:
+            if shown:
+                session.log.emit(BackgroundChanged(session.name, KEEP_WARM, "completed"))

@@ -83,6 +83,7 @@ async def run_query(run: QueryRun, prompt: Prompt | None) -> AsyncGenerator[Even
     except QueryInterrupted:
         run.end = QueryEnd("aborted", STOPPED_BY_USER)
         await _settle(run)
+        run.host.keep_warm()
     except BaseException:
         with CancelScope(shield=True):  # the log must be complete even if the caller cancels
             with suppress(StorageError):  # the error that ended the query says more
@@ -135,6 +136,7 @@ async def _request(run: QueryRun) -> dict[str, Any] | None:
     run.end = run.host.early_end(run.turns)
     if run.end is not None:
         return None
+    run.host.let_go()
     try:
         return await run.interrupt.guard(run.session.prepare(**run.host.request_options()))
     except WindowFull as error:
@@ -230,6 +232,7 @@ async def _handle_reply(run: QueryRun, reply: dict[str, Any]) -> QueryEnd | None
         run.continues += 1
         return None if run.continues <= MAX_CONTINUES else QueryEnd("model_error", "the model sent only summaries")
     calls = await run.session.observe(reply)
+    run.host.keep_warm()
     if stopped == CUT:
         return await _continue_reply(run, calls)
     if stopped == FULL:

@@ -1,4 +1,4 @@
-"""Renew the provider's cache while a session is idle: send the last request again, for no output (C9)."""
+"""Renew the provider's cache between two requests: send the last request again, for no output (C9)."""
 
 from __future__ import annotations
 
@@ -19,11 +19,14 @@ def keeps_warm(parts: SessionParts) -> bool:
     return parts.policy.settings.keep_warm and parts.policy.facts.api == "messages"
 
 
-async def when_idle(parts: SessionParts, pings: int) -> IdleChoice:
-    """Compact while the prefix is cached if that is due by price, else ping as often as it pays, else let it go."""
+async def when_idle(log: SessionLog, parts: SessionParts, pings: int) -> IdleChoice:
+    """Compact while the prefix is cached if that is due by price, else ping as often as it pays, else let it go.
+
+    While results are awaited, nothing is compacted.
+    """
     if not keeps_warm(parts):
         return "let go"
-    if await parts.compact.when_idle():
+    if not log.view.unanswered() and await parts.compact.when_idle():
         return "compact"
     return "ping" if pings < parts.cache.max_pings() else "let go"
 

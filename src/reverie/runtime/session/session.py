@@ -435,7 +435,7 @@ class Session:
 
     async def when_idle(self, pings: int) -> IdleChoice:
         """Return the decision about a cache that ends soon, after so many pings; a due compaction begins here."""
-        return await when_idle(self.parts, pings)
+        return await when_idle(self.log, self.parts, pings)
 
     def seconds_to_ping(self) -> float:
         """Return the seconds until the cache should be renewed; 0 if that is now."""
