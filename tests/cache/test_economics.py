@@ -265,6 +265,12 @@ def test_the_price_of_the_long_lifetime_is_that_of_the_window():
     assert ready.lifetime(120_000, "live", HAIKU) == "5m"  # 1,000 tokens at 0.75, five times as dear up here
 
 
+@pytest.mark.requirement("C7", "V15")
+def test_the_first_request_is_not_written_with_the_long_lifetime_although_its_messages_are_empty():
+    """A recording may begin with a reply: its first request has an unknown prefix and no messages."""
+    assert SessionBill().lifetime(0, "cold", CLASSIC) == "5m"
+
+
 def test_a_long_lifetime_from_the_first_request_on_is_caught(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(SessionBill, "lifetime", lambda *_: "1h")
     _, paid, short = lifetimes([False] * 5, rates=CLASSIC, growth=[500] * 5)

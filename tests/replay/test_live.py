@@ -47,8 +47,11 @@ def counted_uuids(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "new_uuid", lambda: uuid_of(next(numbers)))
 
 
-def log(seed: int, turns: int = 80, *, said: tuple[int, ...] = (1,)) -> list[Entry]:
-    """Return the log of a session that calls one tool a turn, with pauses, replies and results of random sizes."""
+def log(seed: int, turns: int = 80, *, said: tuple[int, ...] = (1,), calls: float = 1.0) -> list[Entry]:
+    """Return the log of a session that calls a tool in this share of its turns, and listens to its user in the others.
+
+    Pauses, replies and results have random sizes.
+    """
     rng, at = random.Random(seed), 1_800_000_000.0
     entries: list[Entry] = []
 
@@ -61,10 +64,13 @@ def log(seed: int, turns: int = 80, *, said: tuple[int, ...] = (1,)) -> list[Ent
     for turn in range(turns):
         called = {"type": "tool_use", "id": f"c{turn}", "name": "Look", "input": {"n": turn}}
         reply = {"id": f"m{turn}", "model": MODEL}
-        add(ASSISTANT, [{"type": "text", "text": f"step {turn}" + " so" * rng.choice(said)}, called], reply=reply)
+        is_call = rng.random() < calls
+        text = {"type": "text", "text": f"step {turn}" + " so" * rng.choice(said)}
+        add(ASSISTANT, [text, called] if is_call else [text], reply=reply)
         at += rng.choice((5.0, 20.0, 60.0, 400.0, 4_000.0))
         words = f"result {turn}: " + "word " * rng.choice((40, 400, 2_400))
-        add(USER, [{"type": "tool_result", "tool_use_id": f"c{turn}", "content": words}])
+        result = {"type": "tool_result", "tool_use_id": f"c{turn}", "content": words}
+        add(USER, [result if is_call else {"type": "text", "text": words}])
     return entries
 
 
@@ -148,7 +154,7 @@ def test_a_live_session_compacts_by_price_before_the_same_requests_as_a_replay_o
 @pytest.mark.requirement("C9", "L4.18")
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_a_live_session_that_is_kept_warm_pings_and_compacts_as_a_replay_of_its_log(tmp_path: Path, seed: int):
-    entries, using = log(seed, said=(1, 20, 4_000)), settings(tmp_path, keep_warm=True)
+    entries, using = log(seed, said=(1, 20, 4_000), calls=0.5), settings(tmp_path, keep_warm=True)
     predicted = replayed(entries, using)
     assert predicted.compactions
     assert predicted.pings

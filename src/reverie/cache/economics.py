@@ -375,7 +375,7 @@ class SessionBill:
             return "1h"
         held = {"live": self.cached, "tail dead": self.kept, "cold": 0}[life]
         price = (paid.write_1h - paid.write_5m) * max(0, window - held)
-        return "1h" if price <= min(self.room, self.risk) else "5m"
+        return "1h" if price < min(self.room, self.risk) else "5m"
 
     def after(
         self,

@@ -262,8 +262,10 @@ class ReveriePolicy(ReplayPolicy):
             self._cache.billed(usage, self.compactions.compacted(view))
 
     def when_idle(self, view: View, now: float) -> list[Decision]:
-        """Compact while the prefix is cached, if that is due by price (C9)."""
-        due = self.compactions.due_when_idle(view, now) if self._keep_warm and self.compactions is not None else None
+        """Compact while the prefix is cached, if that is due by price and no result is awaited (C9)."""
+        if not self._keep_warm or self.compactions is None or view.unanswered():
+            return []
+        due = self.compactions.due_when_idle(view, now)
         if due is None:
             return []
         self.hidden_tokens = 0
