@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import anyio
@@ -10,10 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reverie import InMemoryStorage, Memory, Session
+from reverie.conversation.decisions import ThinkingDropped
 from reverie.conversation.wire.validate import problems
 from reverie.errors import SessionError
 from reverie.integrations.history_pieces import HistoryReader
 from reverie.integrations.host_session import HostSession
+from thinking_desk import SHOWN, Desk
 
 TOOL = {"name": "Bash", "description": "Run.", "input_schema": {"type": "object"}}
 
@@ -104,6 +107,52 @@ def change(history: list[dict[str, Any]], kind: str, at: int, number: int) -> No
         del history[chosen + 1 :]
     if history[-1]["role"] == "assistant" or not history[-1]["content"]:
         history.append({"role": "user", "content": f"say {number}"})
+
+
+CHECKED = "claude-opus-5-5"
+HOST_EDITS: dict[str, Callable[[list[dict[str, Any]]], Any]] = {
+    "a summary in front": lambda history: history.__setitem__(0, {"role": "user", "content": "A summary of it."}),
+    "another message in front": lambda history: history.insert(0, {"role": "user", "content": "Be brief."}),
+    "another word in a reply": lambda history: history[1]["content"].append({"type": "text", "text": "Well."}),
+}
+
+
+@pytest.mark.requirement("V2")
+@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.parametrize("edit", HOST_EDITS)
+def test_thinking_in_replies_that_a_host_sends_behind_another_past_is_dropped_before_it_is_refused(
+    edit: str, again: bool
+) -> None:
+    desk = Desk()
+    history: list[dict[str, Any]] = []
+
+    async def turn(hosted: HostSession, words: str) -> dict[str, Any]:
+        history.append({"role": "user", "content": words})
+        request = await hosted.prepare({**asked(history), "model": CHECKED, "thinking": SHOWN})
+        made = (await desk.models[CHECKED].complete(request)).body
+        await hosted.observe(made)
+        history.append({"role": "assistant", "content": made["content"]})
+        return request
+
+    async def main() -> None:
+        desk.calls = False
+        async with desk.session(None) as session:
+            hosted = HostSession(session)
+            for number in range(3):
+                await turn(hosted, f"say {number}")
+            if not again:
+                HOST_EDITS[edit](history)
+                await turn(hosted, "go on")
+        async with desk.session(None) as session:
+            hosted = HostSession(session)
+            if again:
+                HOST_EDITS[edit](history)
+            request = await turn(hosted, "and on")
+            assert words(request) == words({"messages": history[:-1]})
+
+    anyio.run(main)
+    assert desk.refusals == []
+    assert len(desk.decisions(ThinkingDropped)) == 1
 
 
 async def work_of_each_turn(hosted: HostSession, turns: int, work: Any) -> list[int]:

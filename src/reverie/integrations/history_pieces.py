@@ -158,6 +158,12 @@ def has_thought(blocks: Iterable[Mapping[str, Any]]) -> bool:
     return any(block.get("type") in THOUGHT for block in blocks)
 
 
+def signatures(content: Any) -> list[str]:
+    """Return the signatures of a reply's thinking, and the data of hidden thinking."""
+    thoughts = (block for block in block_list(content) if block.get("type") in THOUGHT)
+    return [str(one) for block in thoughts if (one := block.get("signature") or block.get("data"))]
+
+
 def content_key(content: Any) -> bytes:
     """Return a digest of a result's content; a list of text blocks has the digest of the joined text."""
     if isinstance(content, Sequence) and not isinstance(content, (str, bytes)):

@@ -31,6 +31,7 @@ from .history_pieces import (
     content_key,
     detached,
     reply_key,
+    signatures,
     without_cache_marks,
 )
 from .session_history import OWN, LoggedResult, LoggedTurn, kept_positions, logged_turns
@@ -70,6 +71,8 @@ class HostSession:
         self._added = 0
         """The number of messages and replies that a host with its history in this log has added itself."""
         self._entries: dict[str, Entry] = {}
+        self._bindings: dict[str, str] = {}
+        """The binding of each logged reply by the signatures of its thinking: the host may send it at another place."""
         self._entries_read = 0
         self._asked: dict[str, Any] = {}
         self._replied = ""
@@ -202,7 +205,11 @@ class HostSession:
         """Return a dict of all logged messages by their uuid; only entries since the last call are read."""
         new = self.session.view.history_from(self._entries_read)
         self._entries_read += len(new)
-        self._entries.update((one.uuid, one.entry) for one in new if isinstance(one, Item))
+        for one in new:
+            if isinstance(one, Item):
+                self._entries[one.uuid] = one.entry
+                if isinstance(bound := one.entry.body.get("bound"), str):
+                    self._bindings |= dict.fromkeys(signatures(one.message["content"]), bound)
         return self._entries
 
     # -- following the host
@@ -312,7 +319,11 @@ class HostSession:
             # A reply that was not observed: an example, another client's, or one that could not be logged.
             message = {"role": "assistant", "content": piece.content}
             reply = {OWN: piece.own} if piece.own else {}
-            entry = await self.session.log.append(ASSISTANT, {"message": message, "reply": reply})
+            self._known_entries()
+            bound = next((self._bindings[one] for one in signatures(piece.content) if one in self._bindings), None)
+            body = {"message": message, "reply": reply, **({} if bound is None else {"bound": bound})}
+            entry = await self.session.log.append(ASSISTANT, body)
+            self.session.parts.thinking.bind(entry.uuid, bound)
         return LoggedTurn(piece.key, [entry.uuid])
 
     async def _follow_result(self, owner: LoggedTurn, piece: HistoryPiece) -> None:
