@@ -215,6 +215,32 @@ def test_a_memory_that_both_changed_is_kept_in_both_versions_and_one_removed_is_
 
 
 @pytest.mark.requirement("M12")
+@pytest.mark.parametrize("is_plain", [False, True])
+def test_a_memory_that_replaces_a_similar_one_is_not_mixed_with_a_change_of_that(
+    people: tuple[Person, Person], is_plain: bool
+) -> None:
+    ada, ben = people
+    text = "\n".join(f"The ward of floor {floor} has {floor + 3} beds and one nurse." for floor in range(30))
+    old = ada.save(text, "wards")
+    ada.sync.run()
+    ben.sync.run()
+    ada.memory.forget(f"team/{old}")
+    new = ada.save(text.replace("has 7 beds", "has 70 beds"), "beds")
+    ben.memory.update(f"team/{old}", text.replace("has 7 beds", "has 99 beds"))
+    ada.sync.run()
+    if is_plain:
+        git(ben.team, "add", "-A")
+        git(ben.team, "commit", "-qm", "by hand")
+        git(ben.team, "pull", "-q", "--no-rebase", "--no-edit", "origin", "main")
+    ben.sync.run()
+    ada.sync.run()
+    assert "has 70 beds" in ben.files()[new]
+    assert is_plain or "has 99 beds" in ben.files()[old], "a change is not lost by a removal"
+    assert not [one for one in ada.memory.lint() if "cannot be read" in one.problem]
+    assert ada.files() == ben.files()
+
+
+@pytest.mark.requirement("M12")
 def test_no_program_and_no_address_of_the_repository_is_used(people: tuple[Person, Person], tmp_path: Path) -> None:
     ada, _ = people
     ada.save("Gloves are in the cupboard", "gloves")
@@ -376,6 +402,9 @@ def test_a_remote_is_recorded_only_after_an_exchange_with_it_and_a_failure_shows
     git(tmp_path, "clone", "--quiet", "--bare", good, str(moved))
     assert run(["memory", "sync", "--remote", str(moved)]) == 0
     assert ada.sync.agreed_remote == str(moved)
+    git(ada.team, "checkout", "-q", "--detach")
+    with pytest.raises(InputError, match="on no branch"):
+        ada.sync.run()
 
 
 @pytest.mark.requirement("M12")

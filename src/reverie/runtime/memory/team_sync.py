@@ -107,7 +107,7 @@ class TeamSync:
         return self._exchange(agreed)
 
     def _exchange(self, remote: str) -> SyncResult:
-        branch = self._git("symbolic-ref", "--short", "HEAD")
+        branch = self._branch()
         received: dict[str, None] = {}
         both: list[str] = []
         sent: tuple[str, ...] = ()
@@ -138,7 +138,7 @@ class TeamSync:
         Nothing is written. Raise ``InputError`` where ``run`` would, if that is known without its merge.
         """
         self._check()
-        branch = self._git("symbolic-ref", "--short", "HEAD")
+        branch = self._branch()
         with TemporaryDirectory() as scratch:
             listed = run_remote_git(
                 self._objects, Path(scratch), "ls-remote", "--heads", remote, f"refs/heads/{branch}"
@@ -148,7 +148,7 @@ class TeamSync:
         theirs = listed.stdout.partition("\t")[0].strip()
         has_news = bool(theirs) and run_git(self.folder, "cat-file", "-e", theirs).returncode != 0
         base = self._head() if has_news else theirs
-        changed = self._git("diff", "--name-only", "-z", "--relative", base, "--", ".") if base else ""
+        changed = self._git("diff", "--name-only", "-z", "--no-renames", "--relative", base, "--", ".") if base else ""
         kinds = ("--others",) if base else ("--others", "--cached")
         changed += self._git("ls-files", "-z", "--exclude-standard", *kinds, "--", ".")
         sent = sorted({name for name in changed.split("\0") if name.endswith(".md") and name != INDEX})
@@ -179,6 +179,11 @@ class TeamSync:
                 raise InputError(
                     f"{remote} has {name}, the journal of one user; commit 'git rm -r --cached {name}' there"
                 )
+
+    def _branch(self) -> str:
+        if not (found := run_git(self.folder, "symbolic-ref", "--short", "--quiet", "HEAD").stdout.strip()):
+            raise InputError(f"{self._top} is on no branch; 'git switch BRANCH' there first")
+        return found
 
     def _head(self) -> str:
         return run_git(self.folder, "rev-parse", "--verify", "--quiet", "HEAD").stdout.strip()
@@ -234,7 +239,7 @@ class TeamSync:
             last = run_git(self.folder, "log", "-1", "--format=%H %P", *heads, "--", name).stdout.split()
             now, then = self._bytes(name), self._taken(last[0], name) if len(last) == 3 else None
             versions = [self._taken(commit, name) for commit in last[1:]] if now == then else []
-            if None in versions or not versions or any(read_record(name, one or b"").problem for one in versions):
+            if not any(versions) or any(read_record(name, one or b"").problem for one in versions):
                 replace_file(str(self.folder), name, now or b"")
             elif kept := self._keep_both(name, *versions):
                 both.append(kept)
@@ -254,8 +259,9 @@ class TeamSync:
             return list(came), self._commit("Memories of the team")
         mine = {name: self._bytes(name) for name in self._names_between(base, ours)}
         twice = [name for name in came if name in mine]
+        how = ("-s", "recursive", "-X", "no-renames")  # a removed memory is not a similar new one; "ort" ignored it
         options = ("--no-commit", "--no-ff", "--allow-unrelated-histories", "--quiet")
-        merged = run_git(self.folder, "merge", *options, theirs)
+        merged = run_git(self.folder, "merge", *how, *options, theirs)
         here = [os.path.relpath(self._top / name, self.folder) for name in self._unmerged()]
         others = [name for name in here if name.startswith("..") or not (name.endswith(".md") or name in GIT_RULES)]
         if merged.returncode and (not here or others):
@@ -300,7 +306,7 @@ class TeamSync:
     def _names_between(self, old: str, new: str) -> tuple[str, ...]:
         """Return the shared memories that differ between two commits; all of ``new`` without an old one."""
         if old:
-            found = self._git("diff", "--name-only", "-z", "--relative", old, new, "--", ".")
+            found = self._git("diff", "--name-only", "-z", "--no-renames", "--relative", old, new, "--", ".")
         else:
             found = self._git("ls-tree", "-r", "-z", "--name-only", new, "--", ".")
         return tuple(name for name in found.split("\0") if name.endswith(".md") and name != INDEX)
