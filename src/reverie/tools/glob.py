@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import anyio.from_thread
-import anyio.to_thread
 
-from ..errors import InputError, StorageError
+from ..errors import InputError
 from ..paths import closed_after
 from ..text.globs import literal_prefix, path_regex
 from .context import ToolContext
@@ -18,8 +17,8 @@ from .files.readable import read_scope
 from .files.search_root import label_of, rules_above
 from .files.tree_walk import walk
 from .files.workspace import access_to, open_folder
-from .read import not_found
-from .tool import Access, NoPreview, Output, error_output, object_schema
+from .read import path_output
+from .tool import Access, NoPreview, Output, object_schema
 
 MAX_FOUND: Final = 1_000
 _INPUT: Final = object_schema(
@@ -48,12 +47,7 @@ class Glob(NoPreview):
 
     async def run(self, input: Mapping[str, Any], context: ToolContext) -> Output:
         """Return the matching paths, one per line, at most ``MAX_FOUND``; an error output if the search fails."""
-        try:
-            return Output(await anyio.to_thread.run_sync(_glob, input, context))
-        except (InputError, StorageError) as error:
-            return error_output(error)
-        except OSError as error:
-            return error_output(not_found(_start(input)[0], error, context))
+        return await path_output(lambda: Output(_glob(input, context)), _start(input)[0], context)
 
 
 def _start(input: Mapping[str, Any]) -> tuple[str, str]:

@@ -6,7 +6,7 @@ import base64
 import difflib
 import os
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from io import BufferedReader
 from math import inf
 from pathlib import Path
@@ -90,15 +90,7 @@ class Read(NoPreview):
 
     async def run(self, input: Mapping[str, Any], context: ToolContext) -> Output:
         """Return the content of a file or stored result, and note in ``context.reads`` which lines were shown."""
-        try:
-            output = await anyio.to_thread.run_sync(_read, input, context)
-        except (InputError, StorageError) as error:
-            return error_output(error)
-        except OSError as error:
-            return error_output(not_found(str(input["file_path"]), error, context))
-        for read in output.files:
-            context.reads.note(read)
-        return output
+        return await path_output(lambda: _read(input, context), str(input["file_path"]), context)
 
 
 def _read(input: Mapping[str, Any], context: ToolContext) -> Output:
@@ -193,6 +185,19 @@ def _image(source: _Source, media: str) -> Output:
     data = base64.standard_b64encode(source.data).decode()
     block = {"type": "image", "source": {"type": "base64", "media_type": media, "data": data}}
     return Output([block], read=(source.target,) if source.target else ())
+
+
+async def path_output(act: Callable[[], Output], path: str, context: ToolContext) -> Output:
+    """Run work on a path in a thread, note the files that it read, and return its output, also of an error."""
+    try:
+        output = await anyio.to_thread.run_sync(act)
+    except (InputError, StorageError) as error:
+        return error_output(error)
+    except OSError as error:
+        return error_output(not_found(path, error, context))
+    for read in output.files:
+        context.reads.note(read)
+    return output
 
 
 def not_found(path: str, error: OSError, context: ToolContext) -> str:

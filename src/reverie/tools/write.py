@@ -17,8 +17,8 @@ from .files.read_state import FileRead, version_of
 from .files.readable import read_scope
 from .files.text_files import TextFile, encoded_text, load, replace_text
 from .files.workspace import access_to, needs_grant, resolved_path
-from .read import not_found
-from .tool import Access, Output, error_output, object_schema
+from .read import not_found, path_output
+from .tool import Access, Output, object_schema
 
 _INPUT: Final = object_schema(
     ("file_path", "content"),
@@ -70,15 +70,7 @@ class FileChanger:
 
     async def run(self, input: Mapping[str, Any], context: ToolContext) -> Output:
         """Change the file completely or not at all, and note the new content in ``context.reads``."""
-        try:
-            output = await anyio.to_thread.run_sync(self._run, input, context)
-        except (InputError, StorageError) as error:
-            return error_output(error)
-        except OSError as error:
-            return error_output(not_found(str(input["file_path"]), error, context))
-        for read in output.files:
-            context.reads.note(read)
-        return output
+        return await path_output(lambda: self._run(input, context), str(input["file_path"]), context)
 
     def _run(self, input: Mapping[str, Any], context: ToolContext) -> Output:
         change = self._change(input, context)
