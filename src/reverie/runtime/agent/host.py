@@ -29,22 +29,8 @@ class AgentHost:
         self.has_fallen_back = False
         """Whether the fallback model already replaced the model of the settings."""
         self._absent: Model | None = None
-        self._parts = parts
+        self.parts = parts
         self._relay = relay
-
-    @property
-    def model(self) -> Model:
-        """The model that the next request goes to."""
-        return self._parts.model
-
-    @property
-    def max_tokens(self) -> int:
-        """The most output tokens of the next request."""
-        return self._parts.max_tokens
-
-    @max_tokens.setter
-    def max_tokens(self, tokens: int) -> None:
-        self._parts.max_tokens = tokens
 
     def request_options(self) -> dict[str, Any]:
         """Return the arguments of ``Session.prepare`` as a dict: model, output limit, system prompt and tools.
@@ -52,7 +38,7 @@ class AgentHost:
         Where the model checks thinking, or the session has such thinking, they allow the provider to clear old results
         if it can be sent the beta.
         """
-        parts = self._parts
+        parts = self.parts
         options: dict[str, Any] = {
             "model": parts.model.model_id,
             "max_tokens": parts.max_tokens,
@@ -67,7 +53,7 @@ class AgentHost:
 
     def raised_limit(self) -> int | None:
         """Return a larger output limit in tokens; None if settings, model or free window allow none."""
-        parts = self._parts
+        parts = self.parts
         wanted = parts.options.settings.agent.max_tokens_raised
         known = facts_of(parts.model.model_id, parts.options.settings.models)
         most = parts.model.capabilities.max_output or known.max_output_tokens
@@ -80,7 +66,7 @@ class AgentHost:
 
         With ``for_query`` the next query asks the first model again.
         """
-        parts = self._parts
+        parts = self.parts
         spare = parts.options.settings.fallback_model
         if spare is None or self.has_fallen_back:
             return False
@@ -92,7 +78,7 @@ class AgentHost:
 
     def early_end(self, turns: int) -> QueryEnd | None:
         """Return the query's end if the agent approved a shutdown, or if a limit is reached; otherwise None."""
-        options = self._parts.options
+        options = self.parts.options
         if self._relay is not None and self._relay.shutdown_by:
             return QueryEnd("completed", f"it approved the request of {self._relay.shutdown_by} to end")
         if turns >= options.max_turns:
@@ -100,10 +86,10 @@ class AgentHost:
         over = options.lineage.over_limit() if options.lineage is not None else ""
         if over:
             return QueryEnd("budget", over)
-        spent = self.cost_usd() or 0.0
+        spent = self.parts.events.meter.cost_usd or 0.0
         if options.budget_usd is not None and spent >= options.budget_usd:
             return QueryEnd("budget", f"{dollars(spent)} of {dollars(options.budget_usd)} is spent")
-        if over := self._parts.budgets.over(self._parts.session.log.clock()):
+        if over := self.parts.budgets.over(self.parts.session.log.clock()):
             return QueryEnd("budget", over)
         return None
 
@@ -111,41 +97,37 @@ class AgentHost:
         """Start to recall memories and to ask for the limits of the model, and attach new context."""
         self.let_go()
         if self._absent is not None and self.has_fallen_back:
-            self._parts.use_model(self._absent)
+            self.parts.use_model(self._absent)
             self._absent, self.has_fallen_back = None, False
-        self._parts.tasks.start_soon(self._parts.ask_limits)  # beside the first request: a long query needs them
+        self.parts.tasks.start_soon(self.parts.ask_limits)  # beside the first request: a long query needs them
         if self._relay is not None:
             self._relay.shutdown_by = ""
-        if self._parts.memory is not None and prompt:
-            self._parts.memory.recall.start(prompt)
-        self._parts.standing.begin_query()
+        if self.parts.memory is not None and prompt:
+            self.parts.memory.recall.start(prompt)
+        self.parts.standing.begin_query()
         await self.add_attachments()
 
     async def add_attachments(self) -> None:
         """Take over edits of the plan, and attach messages of agents and recalled memories."""
-        runs = self._parts.runs
-        await self._parts.session.parts.plan.adopt()
+        runs = self.parts.runs
+        await self.parts.session.parts.plan.adopt()
         touched, runs.touched = runs.touched, set()
-        self._parts.standing.after_tools(touched)
+        self.parts.standing.after_tools(touched)
         if self._relay is not None:
             await self._relay.deliver()
-        if self._parts.memory is not None:
-            await self._parts.memory.recall.surface()
+        if self.parts.memory is not None:
+            await self.parts.memory.recall.surface()
 
     def keep_warm(self) -> None:
         """Keep the cache warm until the next request: while tools run, a question waits, or the user is away."""
-        if self._parts.options.lineage is None:  # an agent's cache is not kept warm for its leader
-            self._parts.idle_cache.start(self._parts.model)
+        if self.parts.options.lineage is None:  # an agent's cache is not kept warm for its leader
+            self.parts.idle_cache.start(self.parts.model)
 
     def let_go(self) -> None:
         """Keep the cache warm no longer, because a request follows."""
-        self._parts.idle_cache.stop()
+        self.parts.idle_cache.stop()
 
     async def end_query(self) -> None:
         """Start in the background: extraction of memories, a dream if due."""
-        if self._parts.memory is not None:
-            await self._parts.memory.end_query()
-
-    def cost_usd(self) -> float | None:
-        """Return the cost of the session so far in dollars; None if no call had a known price."""
-        return self._parts.events.meter.cost_usd
+        if self.parts.memory is not None:
+            await self.parts.memory.end_query()

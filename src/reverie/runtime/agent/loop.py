@@ -105,7 +105,7 @@ async def _turn(run: QueryRun) -> AsyncGenerator[Event, None]:
         return
     reply: Reply | None = None
     try:
-        async with aclosing(run.host.model.stream(request)) as stream:
+        async with aclosing(run.host.parts.model.stream(request)) as stream:
             while reply is None:
                 piece = await run.interrupt.guard(_next(stream))
                 if isinstance(piece, Reply):
@@ -221,7 +221,7 @@ async def _handle_reply(run: QueryRun, reply: dict[str, Any]) -> QueryEnd | None
     if stopped == CUT and not run.continues:
         raised = run.host.raised_limit()
         if raised is not None:
-            run.host.max_tokens = raised
+            run.host.parts.max_tokens = raised
             await run.session.parts.host.record_call(reply, source="cut_off")
             return None
     if stopped == "refusal":
@@ -298,4 +298,4 @@ async def _settle(run: QueryRun) -> None:
 
 
 def _emit_end(run: QueryRun, end: QueryEnd) -> None:
-    run.events.emit(QueryEnded(run.session.name, end.end, end.detail, run.turns, run.host.cost_usd()))
+    run.events.emit(QueryEnded(run.session.name, end.end, end.detail, run.turns, run.events.meter.cost_usd))
