@@ -13,7 +13,7 @@ from ...memories.store.index import INDEX
 from ...memories.store.side_files import read_plain
 from ...memories.store.store import Transaction
 from ...paths import replace_file
-from ...values import field, record
+from ...values import field, record, replace
 from .memory import Memory
 from .scopes import refuse_unsafe
 
@@ -80,6 +80,4 @@ def import_memories(
         return drafts.bring(change, {file: given[file] for file in report.imported})
 
     entry = memory.store.commit(plan, dry_run=dry_run)
-    if entry is not None and not dry_run:
-        object.__setattr__(report, "id", entry.id)
-    return report
+    return report if entry is None or dry_run else replace(report, id=entry.id)
