@@ -534,7 +534,8 @@ def test_relative_dates_are_made_absolute_when_a_memory_is_saved(tmp_path: Path)
         told = [warning for warning in saved.warnings if warning.startswith("wrote ")]
         assert bool(told) is (text != written), "a changed word is told"
     saved = memory.save("The demo is planned", type="project", why="asked")
-    memory.update(saved.file, "The demo is tomorrow", why="moved")
+    memory.update(saved.file, "The demo is tomorrow", why="Mia asked yesterday")
+    assert memory.get(saved.file).body.endswith("**Why:** Mia asked 2026-11-10\n"), "its reason too"
     assert memory.get(saved.file).body.startswith("The demo is 2026-11-12")
     content = "---\nname: x\ndescription: release of the mobile app\ntype: project\n---\n\nShips tomorrow.\n"
     memory.write("x.md", content, author="agent")

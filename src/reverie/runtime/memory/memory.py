@@ -208,15 +208,14 @@ class Memory:
         trust further, for text derived from untrusted input.
         """
         self._refuse(text, type, why)
-        dated = self._dated(text, type)
-        text = dated.text
+        dated = self._dated(body_for(text, why, how), type)  # its reason too
+        text, body = self._dated(text, type).text, dated.text
         title = " ".join((name or title_for(text)).split())
         file = file_for(type, title, text="" if name else text)
         about = self._dated(" ".join((description or description_for(text)).split()), type).text
         vouched = author_trust(author, trust)
         chosen = self._scopes.route(type, scope, vouched)
         sources = source_tuple(source)
-        body = body_for(text, why, how)
         fields = {
             "name": title,
             "description": about,
@@ -260,10 +259,11 @@ class Memory:
         if text is not None or type is not None:
             self._refuse(old.body if text is None else text, type or old.type or "project", why)
         replaced: tuple[tuple[str, str], ...] = ()
-        if text is not None and not self._dated(old.body, "project").replaced:
-            dated = self._dated(text, type or old.type or "project")
-            text, replaced = dated.text, dated.replaced
         body = body_for(text, why, how) if text is not None else None
+        if text is not None and body is not None and not self._dated(old.body, "project").replaced:
+            kind = type or old.type or "project"
+            dated = self._dated(body, kind)
+            text, body, replaced = self._dated(text, kind).text, dated.text, dated.replaced
         given = {"name": name, "description": description, "type": type, "expires": iso_time(expires) or None}
         changes = revised_fields(old, text, given)
         refuse_unsafe(scope, body or "", {"name": old.name, "description": old.description, **changes}, why)
