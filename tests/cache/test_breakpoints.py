@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from itertools import pairwise
 from random import Random
 from typing import Any
@@ -126,6 +127,23 @@ def test_whatever_is_alive_and_unchanged_is_found_however_far_back_it_lies(seed:
         _, _, near, far = talk.send(talk.change())
         assert near == far
         talk.grow(number)
+
+
+@pytest.mark.requirement("C3", "C7")
+@given(seed=st.integers(0, 2**32), ttl=st.sampled_from(["5m", "1h"]))
+@pytest.mark.slow
+def test_the_prefix_is_not_expected_in_a_cache_that_does_not_have_it_by_itself(seed: int, ttl: str):
+    """A pause ends its entry, and the next request reads a longer one, so that nothing writes it again."""
+    talk = Talk(seed, ttl)
+    for number in range(15):
+        planned, request, _, _ = talk.send(talk.change())
+        talk.grow(number)
+        opening = [SimBlock(said, 1 + len(said) // 4) for said in canonical({**request, "messages": []})]
+        marked = [Mark(len(opening) - 1)]
+        found = deepcopy(talk.near).request(opening, marked, model=MODEL, now=talk.now)
+        is_held = bool(planned.after.prefix_held(talk.now))
+        assert found.write == 0 or not is_held
+        assert is_held or found.write or ttl == "1h" or planned.after.life(talk.now) != "live"
 
 
 @pytest.mark.requirement("C3")

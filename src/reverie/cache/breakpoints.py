@@ -67,6 +67,8 @@ class CacheState:
     end: BlockPosition | None
     at: float
     held: CacheEntry | None = None
+    prefix: str = "5m"
+    """The lifetime of the entry at the end of tools and system prompt; empty if there is none."""
 
     def life(self, now: float) -> str:
         """Return ``live``, ``tail dead`` (only one-hour entries remain) or ``cold``."""
@@ -74,6 +76,14 @@ class CacheState:
         if idle < LIFETIMES["5m"]:
             return "live"
         return "tail dead" if self.ttl == "1h" and idle < LIFETIMES["1h"] else "cold"
+
+    def prefix_held(self, now: float) -> str:
+        """Return the lifetime of the prefix's entry if it can still be read at ``now``, else an empty string.
+
+        It is written with the whole prompt only: a request that reads a longer entry writes nothing before its end.
+        """
+        life = self.life(now)
+        return self.prefix if life == "live" or (life == "tail dead" and self.prefix == "1h") else ""
 
     def still_held(self, now: float, changed: BlockPosition | None) -> CacheEntry | None:
         """Return the newest entry that a request whose first changed block is ``changed`` can still read, or None.
@@ -165,7 +175,10 @@ def plan_marks(
         if found is None or not _precedes(place, found):  # a breakpoint within the found prefix writes nothing
             held = CacheEntry(place, lives, held)
     longest = "5m" if lasting is None else "1h"
-    return BreakpointPlan(tuple(marks), longest, free > 0, free > 1, CacheState(longest, end, now, held))
+    prefix = before.prefix_held(now) if before is not None else ""
+    if not prefix and found is None and free > 0:
+        prefix = longest
+    return BreakpointPlan(tuple(marks), longest, free > 0, free > 1, CacheState(longest, end, now, held, prefix))
 
 
 def _only_lasting(held: CacheEntry | None) -> CacheEntry | None:

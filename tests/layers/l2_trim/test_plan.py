@@ -267,6 +267,10 @@ def test_the_price_of_a_clearing_counts_from_the_last_entry_that_the_cache_still
     made = [plan_trim(pending, replace(facts, held=one), bench.policy) for one in held]
     known, every, half, *none = [one.verdict.cost for one in made if one is not None and one.verdict is not None]
     assert known == every < half < none[0] == none[1]
+    lost = plan_trim(pending, replace(facts, held=(), is_prefix_held=False, turns=1_000.0), bench.policy)
+    assert lost is not None
+    assert lost.verdict is not None
+    assert lost.verdict.cost > none[1], "a pause also ended the entry of the system prompt"
 
 
 @pytest.mark.requirement("C7")

@@ -32,6 +32,8 @@ class TrimFacts:
     held: tuple[int, ...] | None = None
     """The messages at which entries of the cache end that can still be read, in order; None if unknown."""
     prefix_tokens: int = 0
+    is_prefix_held: bool = True
+    """Whether the cache has the part before the messages by itself."""
     pinned: frozenset[str] = frozenset()
     cleared: int = 0
     read_backs: int = 0
@@ -136,8 +138,8 @@ def _priced(pending: TrimCandidates, facts: TrimFacts, policy: TrimPolicy) -> Tr
         before = pending.before(one, facts.held)
         after = pending.following(one, before)
         ahead = facts.prefix_tokens + before
-        if ahead < facts.least_cached:
-            after += ahead  # too short to be cached alone, so it is written again too
+        if ahead < facts.least_cached or not (before or facts.is_prefix_held):
+            after += ahead  # too short to be cached alone, or not cached alone any more, so it is written again too
         rewrite = least * (after - frees)
         too_dear = carried < rewrite or read * frees * facts.turns <= rewrite
         if rewrite > 0 and not facts.rates.steps and too_dear:

@@ -233,8 +233,8 @@ def _verdict(
     before = pending.before(old[0], facts.held)
     after = pending.following(old[0], before)
     ahead = max(0, facts.window - after)
-    if ahead < facts.least_cached:
-        after += ahead  # too short to be cached alone, so it is written again too
+    if ahead < facts.least_cached or not (before or facts.is_prefix_held):
+        after += ahead  # too short to be cached alone, or not cached alone any more, so it is written again too
     since = facts.round - policy.keep_priced
     carried = facts.rates.read * sum(one.tokens * max(0, since - one.round) for one in old)
     # The turns until the next summary.

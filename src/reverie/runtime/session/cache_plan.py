@@ -53,6 +53,7 @@ class _CacheState:
     carried: tuple[float, int] = (0.0, 0)
     bill: Annotated[tuple[float | int, ...], msgspec.Meta(max_length=7)] = ()
     turns_left: float | None = None
+    prefix: str = "5m"
 
 
 def _spelled(place: BlockPosition | None) -> list[int] | None:
@@ -95,7 +96,7 @@ def _cache_after(after: CacheState | None, found: _CacheState) -> CacheState:
     held = None if after is None or is_whole else after.older_than(listed[0], found.at)
     for one in listed:
         held = CacheEntry(one.place, one.ttl, held)
-    return CacheState(found.ttl, _place(found.end), found.at, held)
+    return CacheState(found.ttl, _place(found.end), found.at, held, found.prefix)
 
 
 def _added_tokens(view: View) -> int:
@@ -168,6 +169,7 @@ class CachePlan:
             "carried": [self.meter.spent, self.meter.window],
             "bill": list(astuple(self.bill)),
             "turns_left": self.turns_left,
+            "prefix": placed.prefix,
             "held": [[one.place.message, one.place.block, one.ttl] for one in reversed(_newest(placed.held))],
         }
         usual = _CacheState("", 0.0)
@@ -317,6 +319,10 @@ class CachePlan:
         """Return the tokens of the next request that the cache holds."""
         life = self.life(now)
         return view.token_count.tokens if life == "live" else self.bill.kept if life == "tail dead" else 0
+
+    def has_prefix(self, now: float) -> bool:
+        """Say whether a request that keeps only tools and system prompt can read them from the cache."""
+        return self.placed is not None and bool(self.placed.prefix_held(now))
 
     def held_messages(self, view: View, now: float) -> tuple[int, ...]:
         """Return the messages of the view at which the entries of the cache end that can still be read, in order."""

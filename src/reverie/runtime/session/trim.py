@@ -274,6 +274,7 @@ class Trimmer:
             turns=cache.turns_ahead(view),
             held=cache.held_messages(view, now),
             prefix_tokens=round(counted.overhead),
+            is_prefix_held=cache.has_prefix(now),
             least_cached=cache.least_cached,
             growth=cache.growth(view),
             rates=cache.paid_rates,
