@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from contextlib import closing
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -13,14 +14,16 @@ import jsonschema
 import psycopg
 import pytest
 
-from postgres_server import PostgresServer, words_in_dump
+from postgres_server import WORKER_ROLE, PostgresServer, words_in_dump
 from reverie import Session
+from reverie.errors import SettingsError
 from reverie.runtime.agent.budgets import Budgets
 from reverie.runtime.dream.dreams import Dreams
 from reverie.runtime.jobs.queue import JobQueue
+from reverie.runtime.jobs.worker import run_worker
 from reverie.runtime.mail.stored_mailbox import open_mailbox
 from reverie.runtime.memory.memory import Memory
-from reverie.runtime.places.projects import project_slug
+from reverie.runtime.places.projects import log_key, project_slug
 from reverie.runtime.places.storage import storage_of
 from reverie.settings import AgentPolicy, Settings
 from reverie.values import replace
@@ -217,6 +220,48 @@ def test_an_encrypted_session_resumes_and_no_row_has_a_word_of_it(
     assert code != 0
     assert said not in out
     assert "cannot be unwrapped" in err
+
+
+@pytest.mark.requirement("X5")
+def test_a_machine_without_the_key_of_an_encrypted_tenant_writes_nothing(
+    settings: Settings,
+    postgres_server: PostgresServer,
+    reverie: Reverie,
+    monkeypatch: pytest.MonkeyPatch,
+    secret: bytes,
+) -> None:
+    monkeypatch.setenv("ACME_KEY", base64.b64encode(bytes(range(32))).decode())
+    talk(replace(settings, encryption_key="env:ACME_KEY"), "one", "hello")
+    for name in ("one", "two"):
+        with pytest.raises(SettingsError, match="is encrypted; set encryption_key"):
+            talk(settings, name, secret.decode())
+    code, _, err = reverie("memory", "add", f"The patient takes {secret.decode()}.", "--why", "it was said")
+    assert code != 0
+    assert "is encrypted; set encryption_key" in err
+    assert words_in_dump(postgres_server, secret) == set()
+    assert "is encrypted; set encryption_key" in reverie("show", "one")[2]
+
+
+@pytest.mark.requirement("X4", "X5")
+def test_a_worker_uses_the_key_of_each_tenant_and_none_for_a_tenant_without_one(
+    settings: Settings, postgres_server: PostgresServer
+) -> None:
+    tenants = [replace(settings, tenant=f"{settings.tenant}/{name}") for name in "abc"]
+    worker_url = postgres_server.url.replace("postgres@", f"{WORKER_ROLE}@")
+    place = "file:" + str(settings.home.parent / "{tenant}.key")
+    for name in "ab":
+        key = settings.home.parent / f"{settings.tenant}%2F{name}.key"
+        key.write_bytes(base64.b64encode(name.encode() * 32))
+    keyed = [*(replace(one, encryption_key=place) for one in tenants[:2]), tenants[2]]
+    for one in keyed:
+        talk(one, "one", "Please fix the parser in src/parser.py. It fails on empty input.")
+        with closing(JobQueue(one.database or "", one.tenant or "")) as queue:
+            queue.put("notes", project=project_slug("."), session="one")
+    anyio.run(partial(run_worker, worker_url, replace(settings, encryption_key=place), once=True))
+    for one in keyed:
+        with closing(storage_of(one)) as storage, closing(JobQueue(one.database or "", one.tenant or "")) as queue:
+            assert queue.jobs() == []
+            assert b'"notes' in (storage.load(log_key(project_slug("."), "one")) or b"")
 
 
 def test_large_contents_go_to_the_object_store_and_leave_it_with_the_session(

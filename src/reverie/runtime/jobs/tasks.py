@@ -30,7 +30,7 @@ from ..memory.extract.past_sessions import PastSessions
 from ..memory.memory import Memory
 from ..memory.shared_journal import StoredJournal
 from ..places.projects import log_key
-from ..places.storage import storage_of
+from ..places.storage import key_if_encrypted, storage_of
 from ..search.shared_words import index_logs, words_of
 from ..session.parts import SessionOptions
 from ..session.session import Session
@@ -44,6 +44,7 @@ def run_job(job: JobArguments, url: str, settings: Settings) -> str:
     """Do the work of a job and return a sentence about its result; this may block."""
     home = settings.home / "tenants" / sha256(job.tenant.encode()).hexdigest()[:16]  # projects may have one name
     own = replace(settings, home=home, database=url, tenant=job.tenant)
+    own = replace(own, encryption_key=key_if_encrypted(own))  # of the tenants that a worker serves, only some may be
     work = _WORK.get(job.kind)
     if work is None:
         raise InputError(f"this version knows no job {job.kind!r}; upgrade the worker")

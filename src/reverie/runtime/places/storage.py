@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ...arguments import check_parts, check_type
 from ...errors import SessionBusy, SettingsError, StorageError
 from ...extras import needing
+from ...keys import as_one_part
 from ...ports import Lease, Storage
 from ...settings import Settings, load_settings
 from ...storage.encryption import EncryptedStorage, tenant_key
 from ...storage.files import FileStorage
+from ...values import replace
 from .projects import canonical_root
 
 if TYPE_CHECKING:
@@ -40,10 +43,20 @@ def storage_of(settings: Settings) -> Storage:
         from ...storage.blobs import ObjectBlobs
         from ...storage.postgres.storage import PostgresStorage
     blobs = ObjectBlobs(settings.blobs, settings.tenant) if settings.blobs is not None else None
-    storage = PostgresStorage(settings.database, tenant=settings.tenant, blobs=blobs)
-    return (
-        storage if settings.encryption_key is None else EncryptedStorage(storage, tenant_key(settings.encryption_key))
-    )
+    place = settings.encryption_key
+    storage = PostgresStorage(settings.database, tenant=settings.tenant, blobs=blobs, refuses_encrypted=place is None)
+    if place is None:
+        return storage
+    return EncryptedStorage(storage, tenant_key(place.replace("{tenant}", as_one_part(settings.tenant))))
+
+
+def key_if_encrypted(settings: Settings) -> str | None:
+    """Return the place of the tenant's key if the tenant's content in the database is encrypted, else None."""
+    if settings.encryption_key is None:
+        return None
+    with closing(storage_of(replace(settings, encryption_key=None))) as storage:
+        database = database_of(storage)
+        return settings.encryption_key if database is not None and database.is_encrypted() else None
 
 
 def patient_lease(storage: Storage, name: str, holder: str, patience_seconds: float) -> Lease:

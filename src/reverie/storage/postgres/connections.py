@@ -156,7 +156,7 @@ def _reason(error: psycopg.Error) -> str:
     if isinstance(
         error, (errors.UndefinedTable, errors.InvalidSchemaName, errors.UndefinedColumn, errors.UndefinedFunction)
     ):
-        return "its tables are missing or old; run: reverie db migrate"
+        return "its tables are missing or of another version; run: reverie db migrate"
     if isinstance(error, errors.InsufficientPrivilege):
         return (
             f"{first_line(error)}; the role needs the tenant that is configured and the rights that "

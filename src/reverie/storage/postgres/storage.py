@@ -15,6 +15,7 @@ from ...keys import check_key
 from ...ports import Document, Stamp
 from ...values import record
 from ..blobs import ObjectBlobs
+from ..encryption import KEYS
 from .connections import Connections, Row
 from .leases import TTL_SECONDS, LeaseTable, PostgresLease
 from .records import TenantRecords
@@ -115,16 +116,33 @@ class PostgresStorage:
         blobs: ObjectBlobs | None = None,
         ttl_seconds: float = TTL_SECONDS,
         patience_seconds: float = _PATIENCE_SECONDS,
+        refuses_encrypted: bool = False,
     ) -> None:
+        """Use the rows of a tenant; ``refuses_encrypted`` makes every use an error if they are encrypted."""
         if not tenant:
             raise SettingsError("a database needs a tenant: set REVERIE_TENANT, or tenant in config.toml")
         self.tenant = tenant
         self._blobs = blobs
+        self._may_be_encrypted = refuses_encrypted
         self._connections = Connections(url, tenant, patience_seconds)
         self._leases = LeaseTable(self._connections, ttl_seconds)
         self._streams = Streams()
         weakref.finalize(self, self._connections.close)
         self.words = SharedWords(self._connections)
+
+    def is_encrypted(self) -> bool:
+        """Say whether content of the tenant is encrypted."""
+        sql, values = _BELOW, (self.tenant, *_below(KEYS))
+        return self._connections.repeated(lambda: self._connections.row(KEYS, sql, values)) is not None
+
+    def _check(self, key: str) -> None:
+        """Raise ``UnsafePath`` for a bad key, and ``SettingsError`` if the tenant's content is encrypted."""
+        check_key(key)
+        if self._may_be_encrypted:
+            if self.is_encrypted():
+                told = f"the content of the tenant {self.tenant} is encrypted"
+                raise SettingsError(f"{told}; set encryption_key, as on the machines that wrote it")
+            self._may_be_encrypted = False
 
     def read(self, key: str) -> Document | None:
         """Return the document, or None if it does not exist."""
@@ -133,7 +151,7 @@ class PostgresStorage:
 
     def load(self, key: str, start: int = 0, size: int = -1) -> bytes | None:
         """Return the bytes of a log or document, all or a part, or None if it does not exist."""
-        check_key(key)
+        self._check(key)
         end = start + size if size >= 0 else _MAX_BYTES
         values = {"tenant": self.tenant, "key": key, "start": start, "end": end}
         rows = self._connections.repeated(lambda: self._connections.rows(key, _LOAD, values))
@@ -149,7 +167,7 @@ class PostgresStorage:
 
         Raise ``StorageConflict`` if the current version is not ``expect``, or if ``create`` is set and it exists.
         """
-        check_key(key)
+        self._check(key)
         digest = _digest(data)
 
         def replace(again: bool) -> None:
@@ -181,7 +199,7 @@ class PostgresStorage:
 
     def delete(self, key: str) -> bool:
         """Delete a document or log, and say whether it existed."""
-        check_key(key)
+        self._check(key)
         with self._connections.transaction(key) as connection:
             self._checked_lease(connection, key)
             head = self._head(connection, key)
@@ -213,7 +231,7 @@ class PostgresStorage:
         """
         if b"\n" in line:
             raise ValueError("a log line must not contain a newline; append one line at a time")
-        check_key(key)
+        self._check(key)
         if expect is None:
             self._append(key, line + b"\n", None, again=False)
             return
@@ -222,12 +240,12 @@ class PostgresStorage:
 
     def lease(self, name: str, *, holder: str = "") -> PostgresLease:
         """Take the lease on a name for ``holder``, or raise ``SessionBusy`` that names the present holder."""
-        check_key(name)
+        self._check(name)
         return self._connections.repeated(lambda: self._leases.take(name, holder or f"process {os.getpid()}"))
 
     def holder(self, name: str) -> str | None:
         """Return the holder of the lease on a name, or None if the lease is free."""
-        check_key(name)
+        self._check(name)
         return self._connections.repeated(lambda: self._leases.holder(name))
 
     def sweep_blobs(self) -> int:
