@@ -210,7 +210,7 @@ class Settings:
     blobs: str | None = None
     """The object store for entries over 256 KB of a database: ``s3://BUCKET/FOLDER``; without it they are in rows."""
     encryption_key: str | None = None
-    """The place of the tenant's key, ``env:NAME`` or ``file:PATH`` with 32 bytes in base64; ``{tenant}`` is its name."""
+    """The place of the tenant's key, ``env:NAME`` or ``file:PATH``: 32 bytes in base64. ``{tenant}`` is its name."""
     retention_days: int | None = None
     """Days that a session is kept after its last entry, by ``reverie delete --expired`` and the job ``retain``."""
     window_tokens: int | None = None
