@@ -23,6 +23,7 @@ from reverie.models import ScriptedModel
 from reverie.ports import Capabilities
 from reverie.runtime.agent.agent import Agent
 from reverie.runtime.places.projects import log_key, project_slug
+from reverie.runtime.redaction.session import Redaction
 from reverie.runtime.session import writer
 from reverie.settings import Settings, Switches
 from reverie.storage import log_files
@@ -56,6 +57,35 @@ class Home:
 @pytest.fixture
 def place(tmp_path: Path) -> Home:
     return Home(tmp_path)
+
+
+@pytest.mark.parametrize("mode", ["write", "read"])
+@pytest.mark.parametrize("change", ["redact", "delete"])
+def test_a_storage_that_stays_open_shows_no_text_that_another_process_took_out_of_a_log(
+    place: Home, change: str, mode: Any
+) -> None:
+    storage, other = FileStorage(place.home), FileStorage(place.home)
+
+    async def steps() -> None:
+        async with place.open(storage=storage) as session:
+            await session.say("My key is sk-secret-12345.")
+            await session.say("Go on.")
+        key = str(place.log.relative_to(place.home))
+        if change == "redact":
+            Redaction(other, place.home, key, ["sk-secret-12345"]).run()
+        else:
+            other.delete(key)
+            async with place.open(storage=other) as session:
+                await session.say("Another one.")
+        async with place.open(storage=storage, mode=mode) as session:
+            assert "sk-secret-12345" not in str(session.view.messages())
+            assert session.view.length
+            if mode == "write":
+                await session.say("Again.")
+
+    anyio.run(steps)
+    assert [path.name for path in place.log.parent.glob("*.jsonl")] == ["S.jsonl"]
+    assert [path for path in place.home.rglob("*") if path.is_file() and b"sk-secret-12345" in path.read_bytes()] == []
 
 
 def remove_home(place: Home) -> None:

@@ -60,9 +60,12 @@ class FileStorage:
     def load(self, key: str, start: int = 0, size: int = -1) -> bytes | None:
         """Return the bytes of a log or document, including damaged lines, or None if it does not exist.
 
-        With a ``size`` return a part from the offset ``start`` on; of a log in use also if its file was removed.
+        With a ``size`` return a part from the offset ``start`` on; of a log that is leased here also if its file was
+        removed or replaced.
         """
         *folders, name = check_key(key)
+        if size >= 0 and not any(one.name == key and one.held for one in self._leases):
+            self._logs.renew(key)
         if size >= 0 and (part := self._logs.part(key, start, size)) is not None:
             return part
         path = os.path.join(self._root, key)
@@ -158,6 +161,7 @@ class FileStorage:
         """Take the lease on a name for ``holder``, or raise ``SessionBusy`` that names the present holder."""
         check_key(name)
         lease = take_lease(self._root, name, holder or f"process {os.getpid()}")
+        self._logs.renew(name)
         self._leases = {lease, *(one for one in self._leases if one.held)}
         return lease
 

@@ -227,6 +227,15 @@ class LogFiles:
         with log.lock:
             return None if log.closed else _read_fully(log.descriptor, start, size)
 
+    def renew(self, key: str) -> None:
+        """Close a log that is open if its path leads to another file by now, so that its next use opens that one."""
+        with self._lock:
+            log = self._logs.get(key)
+        if log is not None:
+            with log.lock:
+                if not log.is_current():
+                    self._drop(key, log)
+
     def forget(self, key: str) -> None:
         """Close a log that is being deleted, if it is open, and ignore its flush errors."""
         with self._lock:
