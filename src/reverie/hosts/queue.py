@@ -7,7 +7,6 @@ the next worker repeats the job of one that died.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import time
@@ -15,8 +14,8 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 
 from ..digests import hex_of
-from ..errors import StorageError
-from ..paths import explained, open_file, open_no_follow, replace_file
+from ..errors import SessionBusy, StorageError
+from ..paths import open_no_follow, replace_file
 from ..schemas import JOB, is_newer
 from ..values import cast, record
 
@@ -27,10 +26,8 @@ if TYPE_CHECKING:
 FOLDER: Final = "queue"
 OWN: Final = "reverie"
 """The host of a job for a session of Reverie itself; its transcript is the session's log."""
-_LOCK: Final = "worker.lock"
+_WORKER: Final = f"{FOLDER}/worker"
 _MAX_BYTES: Final = 64_000
-_LOCK_TRIES: Final = 4
-_LOCK_RETRY_SECONDS: Final = 0.02
 _KEPT_SECONDS: Final = 90 * 86_400.0
 """The state of a session is deleted this long after its last hook."""
 
@@ -111,23 +108,23 @@ class Queue:
     @contextmanager
     def worker_lock(self) -> Generator[bool]:
         """Try to hold the lock of this home's only worker during a ``with`` block; yield whether it is held."""
-        with explained("open", self.folder):
-            lock = open_file(self.home, f"{FOLDER}/{_LOCK}", os.O_RDWR | os.O_CREAT)
+        from ..storage.lock_files import take_lease
+
         try:
-            yield any(_try_lock(lock, fcntl.LOCK_EX, at) for at in range(_LOCK_TRIES))
+            lease = take_lease(self.home, _WORKER, f"process {os.getpid()}")
+        except SessionBusy:
+            yield False
+            return
+        try:
+            yield True
         finally:
-            os.close(lock)
+            lease.release()
 
     def has_worker(self) -> bool:
         """Return whether a worker is running now."""
-        try:
-            lock = open_file(self.home, f"{FOLDER}/{_LOCK}", os.O_RDONLY)
-        except OSError:
-            return False
-        try:
-            return not _try_lock(lock, fcntl.LOCK_SH, 0)
-        finally:
-            os.close(lock)
+        from ..storage.lock_files import find_holder
+
+        return find_holder(self.home, _WORKER) is not None
 
     def is_at(self, log: str, hosts: Sequence[str]) -> bool:
         """Return whether a worker runs a job of the session with this log now, of one of these hosts."""
@@ -178,16 +175,6 @@ def _is_newer_job(data: bytes) -> bool:
     except ValueError:
         return False
     return isinstance(found, dict) and is_newer(cast("dict[str, Any]", found).get("schema"), JOB)
-
-
-def _try_lock(lock: int, how: int, at: int) -> bool:
-    if at:
-        time.sleep(_LOCK_RETRY_SECONDS)
-    try:
-        fcntl.flock(lock, how | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _job_file(job: Job) -> str:

@@ -5,22 +5,20 @@ Another directory that takes the same path is not the one that was entered. Only
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import stat
 import struct
 import tomllib
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, cast
 
 from ...conversation.entries import seconds
 from ...errors import InputError, StorageError
-from ...keys import OWN_PREFIX
-from ...paths import closed_after, explained, open_file, read_all, replace_file
+from ...paths import explained, open_file, read_all, replace_file
+from ...storage.lock_files import locked
 from ...values import record
 
 _AT_FDCWD: Final = -100
@@ -65,7 +63,6 @@ class DirectoryFile:
         """Name the file, the key of its tables, and the comment that it begins with."""
         self._home = home
         self._file = f"{name}.toml"
-        self._lock_file = f"{OWN_PREFIX}{name}-lock"
         self._key = key
         self._comment = comment
 
@@ -91,21 +88,13 @@ class DirectoryFile:
 
     def change(self, changed: Callable[[list[DirectoryEntry]], list[DirectoryEntry]]) -> bool:
         """Replace the entries by those that a function makes of them; return whether that changed anything."""
-        with self._lock():
+        with explained("lock", str(self._home)), locked(str(self._home)):
             before = self.entries()
             after = changed(before)
             if after != before:
                 tables = [_table(self._key, each) for each in after]
                 replace_file(str(self._home), self._file, "\n".join([f"# {self._comment}\n", *tables]).encode())
         return after != before
-
-    @contextmanager
-    def _lock(self) -> Generator[None]:
-        """Lock the file against other processes for the ``with`` block."""
-        opened = explained("lock", str(self._home / self._lock_file))
-        with opened, closed_after(open_file(str(self._home), self._lock_file, os.O_RDWR | os.O_CREAT)) as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
 
 
 def entry_for(directory: Path, doing: str, rule: str = "", settings: str = "") -> DirectoryEntry:
