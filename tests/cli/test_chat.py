@@ -534,3 +534,30 @@ def test_both_apis_of_openai_answer_with_tools_and_over_a_restart(
         items = running.requests[-1].get("input") or running.requests[-1]["messages"]
         thoughts = [item for item in items if item.get("type") == "reasoning" or "reasoning_content" in item]
         assert len(thoughts) >= 2
+
+
+@pytest.mark.parametrize("option", ["--allow", "--deny"])
+def test_a_rule_that_cannot_be_read_is_an_error_before_any_request(
+    chat: Chat, server: MessagesServer, option: str
+) -> None:
+    code, out, err = chat("-p", "Hello there", option, "Bash(")
+    assert (code, out) == (2, "")
+    assert "'Bash(' is not a rule; write a tool's name, or Tool(pattern)" in err
+    assert server.requests == []
+
+
+def test_a_budget_that_is_no_number_is_refused(chat: Chat, server: MessagesServer) -> None:
+    code, out, err = chat("-p", "Hello there", "--budget", "nan")
+    assert (code, out) == (2, "")
+    assert "budget_usd is nan: pass a number that is at least 0" in err
+    assert server.requests == []
+
+
+def test_an_input_larger_than_any_request_is_refused_and_not_read_to_its_end(
+    chat: Chat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("reverie.cli.chat.MAX_PIPED_BYTES", 1_000)
+    assert chat("-p", "Review", stdin="x" * 1_000)[0] == 0
+    code, out, err = chat("-p", "Review", stdin="x" * 1_001)
+    assert (code, out) == (2, "")
+    assert "write a file and name it in the prompt" in err

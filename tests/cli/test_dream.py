@@ -226,6 +226,7 @@ def test_where_there_is_nothing_to_do_a_dream_says_so_and_ends_with_0(tmp_path: 
     done = run(tmp_path, "--now")
     assert (done.exit_code, "no memories" in done.output) == (0, True)
     assert said(tmp_path, "--now")["reason"] == "no_memories"
+    assert said(tmp_path, "--dry-run") == said(tmp_path, "--now")
 
 
 def test_what_a_dream_asks_waits_in_the_review(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from reverie import Session
+
 from .conftest import Asked, Reverie, on_a_screen
 
 
@@ -130,3 +132,10 @@ def test_an_export_can_be_imported_again(
     assert asked("import", tmp_path / "fence-1.jsonl", "--project", tmp_path)["imported"] == 1
     (again,) = home.rglob("*.jsonl")
     assert again.read_bytes() == before
+
+
+def test_a_session_that_has_only_a_message_so_far_is_named_without_a_path_of_the_home(reverie: Reverie) -> None:
+    Session.post("waiting", "The build is red.")
+    code, out, err = reverie("export", "waiting")
+    assert (code, out) == (2, "")
+    assert err == "reverie: waiting has no log: it was deleted, or has only got messages so far\n"

@@ -329,7 +329,9 @@ def test_uninstall_shows_the_diff_and_asks_as_install_does(monkeypatch: pytest.M
     silent = runner.invoke(remove, [])
     assert isinstance(silent.exception, InputError)
     assert "--yes removes the hooks" in str(silent.exception)
-    assert "reverie" in runner.invoke(remove, ["--dry-run"]).output
+    shown = runner.invoke(remove, ["--dry-run"]).output
+    assert f"+++ {path} (changed)" in shown
+    assert f"--- {path}\n" in shown
     monkeypatch.setattr(installing_commands, "confirmed", lambda question, _refusal: False)
     assert "-" in runner.invoke(remove, [], catch_exceptions=False).output
     assert path.read_bytes() == before

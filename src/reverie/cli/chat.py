@@ -24,6 +24,8 @@ FORMATS = ("text", "json", "stream-json")
 MODES = ("default", "accept-edits", "plan", "bypass")
 PICK = "\0pick"
 CARRY_OUT = "Carry out the plan."
+MAX_PIPED_BYTES = 32_000_000
+"""The largest request of any provider."""
 
 
 @click.command()
@@ -241,7 +243,10 @@ def piped_text() -> str:
     """Return the text on stdin, or an empty string if stdin is a terminal."""
     if sys.stdin is None or sys.stdin.closed or sys.stdin.isatty():
         return ""
-    return sys.stdin.buffer.read().decode("utf-8", "replace")
+    text = sys.stdin.buffer.read(MAX_PIPED_BYTES + 1)
+    if len(text) > MAX_PIPED_BYTES:
+        raise InputError("stdin has more than 32 MB, which no model takes: write a file and name it in the prompt")
+    return text.decode("utf-8", "replace")
 
 
 def full_prompt(prompt: str, piped: str) -> str:

@@ -416,6 +416,6 @@ def _diff(before: str, after: str, path: Path) -> str:
     if len(lines) == 1 or any(len(line) > _LONG_LINE for line in lines):
         before, after = (f"{json.dumps(read(text), indent=2, ensure_ascii=False)}\n" for text in (before, after))
     lines = difflib.unified_diff(
-        before.splitlines(keepends=True), after.splitlines(keepends=True), f"{path}", f"{path} (with Reverie)"
+        before.splitlines(keepends=True), after.splitlines(keepends=True), f"{path}", f"{path} (changed)"
     )
     return "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)

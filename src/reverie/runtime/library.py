@@ -146,7 +146,7 @@ class Library:
         """Return the bytes of a session's log; raise ``SessionNotFound`` if there is no log."""
         data = self._storage.load(key)
         if data is None:
-            raise SessionNotFound(f"no log at {key}")
+            raise SessionNotFound(f"{session_of(key)} has no log: it was deleted, or has only got messages so far")
         return data
 
     def store(self, key: str, entries: Sequence[Entry]) -> None:

@@ -194,8 +194,9 @@ def _draw_table(axis: str, found: Mapping[str, Totals]) -> None:
         left_out = {headings.index("uncached"), headings.index("expected")}
         headings, *rows = ([one for at, one in enumerate(row) if at not in left_out] for row in (headings, *rows))
     table(headings, rows, right=range(1, len(headings)), cut=0)
-    say()
-    _draw_losses(whole)
+    if whole.breaks or whole.unpriced:
+        say()
+        _draw_losses(whole)
 
 
 def _cells(key: str, row: Totals, shown: Callable[[int], str]) -> list[str]:

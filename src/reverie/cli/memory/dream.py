@@ -122,7 +122,7 @@ class _DreamCommand:
         if not self.settings.switches.dream:
             raise InputError("dreams are switched off: set switches.dream to true")
         if not os.path.isdir(self.root):
-            return self._not_due("no_memories", f"nothing is in {self.root} yet", None)
+            return self._no_memories()
         if (holder := DreamLock(self.root).holder()) is not None:
             raise SessionBusy(f"a dream is already running: {holder}; --watch follows it, --kill stops it")
         if not at_once:
@@ -132,6 +132,9 @@ class _DreamCommand:
         before = read_progress(self.root)
         pid = start(self.project, home=self.settings.home, memory_dir=self.root, local=local, confirmed=confirmed)
         return anyio.run(self._follow, before.dream if before else "", pid)
+
+    def _no_memories(self) -> int:
+        return self._not_due("no_memories", f"nothing is in {self.root} yet", None)
 
     def _not_due(self, reason: str, detail: str, wait_seconds: float | None) -> int:
         if self.json:
@@ -165,6 +168,8 @@ class _DreamCommand:
 
     def dry_run(self, confirmed: bool, local: bool) -> int:
         """Print the changes of the local rules, which need no model, and apply none."""
+        if not os.path.isdir(self.root):
+            return self._no_memories()
 
         async def run() -> DreamReport:
             return await self._dreams().run(dry_run=True, confirmed=confirmed, listener=self._print_progress)

@@ -29,6 +29,7 @@ from ...values import replace
 from ..dream.scheduler import DreamScheduler
 from ..guard.always import KeptRules
 from ..guard.hooks import Hooks
+from ..guard.rules import parse_permission_rules
 from ..library import Library
 from ..memory.extract.tools import ToolAccess
 from ..memory.session import Session
@@ -208,6 +209,7 @@ async def open_parts(options: AgentOptions, events: EventFeed, stack: AsyncExitS
     kept = KeptRules(settings.home)
     allowed = kept.of(options.cwd) if options.lineage is None else ()  # a sub-agent has the rules of its lead
     rules = replace(settings.permissions, mode=options.mode, allow=(*settings.permissions.allow, *allowed))
+    parse_permission_rules(rules)  # an invalid rule is an error now, not at the first call of a tool
     permissions = ToolPermissions(
         rules=rules,
         approve=options.approve,

@@ -93,8 +93,8 @@ def session_key(slug: str, session: str) -> str:
     check_text("the session's name", session)
     if not _SESSION.match(session) or session.endswith(".jsonl"):
         raise InputError(
-            f"{session!r} cannot name a session: use letters, digits, '.', '_' and '-', at most 128, starting with a "
-            "letter or digit"
+            f"{session[:64]!r} cannot name a session: use letters, digits, '.', '_' and '-', at most 128, "
+            "starting with a letter or digit"
         )
     return f"projects/{slug}/{session}"
 

@@ -222,9 +222,8 @@ class LedgerStore:
             except (sqlite3.Error, OSError, ValueError, TypeError) as error:
                 self.close()
                 if not (can_rebuild and self._rebuilt(error)):
-                    raise StorageError(
-                        f"the ledger at {self.path} cannot be read: {error}; check the disk", path=str(self.path)
-                    ) from error
+                    why = f"the ledger at {self.path} cannot be used: {error}; check the disk and the permissions"
+                    raise StorageError(why, path=str(self.path)) from error
         return nothing
 
     def _rebuilt(self, error: Exception) -> bool:
