@@ -455,3 +455,13 @@ def test_a_long_line_of_a_block_breaks_between_words_and_stays_indented() -> Non
     watched = Watched(columns=40)
     watched.transcript.block(["82% of the input of this session was read from the cache", "short"])
     assert watched.written == ["  82% of the input of this session was", "  read from the cache", "  short"]
+
+
+@pytest.mark.parametrize("prompt", ["x" * 3_000_000, "x\n" * 100_000], ids=["one line", "many lines"])
+def test_of_a_very_long_prompt_the_beginning_is_shown_with_its_length(prompt: str) -> None:
+    watched = Watched()
+    watched.transcript.prompt(prompt)
+    assert 100 < len(watched.written) <= 203
+    assert watched.written[-1].strip() == f"… ({len(prompt):,} characters in all)"
+    watched.transcript.prompt("short\n" * 50)
+    assert "characters in all" not in watched.written[-1]

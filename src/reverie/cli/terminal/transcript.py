@@ -58,6 +58,7 @@ SHOWN_ELSEWHERE: Final = frozenset({"Agent", "TodoWrite"})
 """Tools whose work has lines of its own: agents, and the list of steps."""
 FAILED_ROWS: Final = 6
 """How many of the last lines of a command's output are shown, and of one that failed."""
+PROMPT_ROWS: Final = 200
 REPEATED_CALLS: Final = 10
 """How many calls of the last query are shown again when a session is continued."""
 CLOSE: Final = frozenset({"call", "note", "thought"})
@@ -140,10 +141,13 @@ class Transcript:
             self._last = kind
 
     def prompt(self, text: str) -> None:
-        """Show the user's prompt."""
+        """Show the user's prompt, or the beginning of a very long one."""
         columns, _ = self._size()
-        lines = printable(text).expandtabs(4).splitlines() or [""]
-        shown = [row for line in lines for row in _rows(line, max(20, columns - 3))]
+        width = max(20, columns - 3)
+        lines = printable(text[: PROMPT_ROWS * width]).expandtabs(4).splitlines() or [""]
+        shown = [row for line in lines[:PROMPT_ROWS] for row in _rows(line, width)]
+        if len(lines) > PROMPT_ROWS or len(text) > PROMPT_ROWS * width:
+            shown.append(f"… ({len(text):,} characters in all)")
         marks = ["> ", *["  "] * (len(shown) - 1)]
         self.put("prompt", [self._paint(mark + line, "prompt") for mark, line in zip(marks, shown, strict=True)])
 
