@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reverie.errors import ModelUnknown
+from reverie.errors import InputError, ModelUnknown
 from reverie.models import open_model
 from reverie.models.names import DEFAULT_ANTHROPIC, DEFAULT_OPENAI, full_name, how_to_get_a_model, unlisted_notice
 
@@ -143,3 +143,10 @@ def test_a_model_that_no_list_has_is_named_with_its_nearest_and_the_effects() ->
         assert unlisted_notice(known, environ={}) == ""
     assert unlisted_notice("openai-chat:qwen3", environ={"OPENAI_BASE_URL": "http://127.0.0.1:8000"}) == ""
     assert unlisted_notice("anthropic:claude-sonet-5", {"claude-sonet-5": {"window_tokens": 9_000}}, environ={}) == ""
+
+
+@pytest.mark.parametrize("vendor", ["anthropic", "openai"])
+def test_an_address_without_a_scheme_is_refused_before_any_request(vendor: str) -> None:
+    environ = {f"{vendor.upper()}_BASE_URL": "localhost:11434/v1", f"{vendor.upper()}_API_KEY": "key"}
+    with pytest.raises(InputError, match=f"{vendor.upper()}_BASE_URL is 'localhost:11434/v1': .* begins with http://"):
+        open_model(f"{vendor}:some-model", environ=environ)

@@ -13,7 +13,7 @@ import anyio.to_thread
 
 from ..cache.prices import listed_window
 from ..conversation.tokens.window import window_for
-from ..errors import ModelRefused, ModelUnknown
+from ..errors import InputError, ModelRefused, ModelUnknown
 from ..extras import install_command
 from ..model_facts import ModelFacts, bare_model, facts_of
 from .failures import failure_of_exception, no_key
@@ -47,7 +47,11 @@ class SdkModel(StreamedModel):
         self._id = model_id
         self._facts = facts or facts_of(model_id)
         self._environ = known
-        self._base_url = base_url or known.get(f"{self.vendor.upper()}_BASE_URL") or None
+        variable = f"{self.vendor.upper()}_BASE_URL"
+        self._base_url = base_url or known.get(variable) or None
+        if self._base_url is not None and not self._base_url.startswith(("http://", "https://")):
+            place = "base_url" if base_url else variable
+            raise InputError(f"{place} is {self._base_url!r}: write an address that begins with http:// or https://")
         self._api_key = api_key or known.get(f"{self.vendor.upper()}_API_KEY") or None
         self._window = window
         self._client: Any = None
