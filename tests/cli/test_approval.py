@@ -476,7 +476,9 @@ def test_permissions_lists_the_kept_rules_and_asks_again_after_a_drop(tmp_path: 
 
         paint = PLAIN
         transcript = SimpleNamespace(
-            put=lambda kind, shown: lines.extend(shown), note=lambda text, style="dim": lines.append(text)
+            put=lambda kind, shown: lines.extend(shown),
+            block=lambda shown, style="": lines.extend(shown),
+            note=lambda text, style="dim": lines.append(text),
         )
 
     async def steps(agent: Agent) -> None:
