@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -301,7 +302,7 @@ def test_only_memories_are_sent_and_other_files_of_the_folder_stay_as_they_are(p
     ada.sync.run()
     assert not {".env", "notes.txt"} & set(git(ada.team, "ls-files").split("\n"))
     (ada.team / "sub").mkdir()
-    wrong = {"user.md": "user", "twice.md": "user\ntype: user", "upper.md": "User"}
+    wrong = {"user.md": "user", "twice.md": "user\ntype: user", "upper.md": "User", "_user.md": "user"}
     for name, type_name in wrong.items():
         path = ada.team / "sub" / name
         path.write_text(f"---\nname: Ada\ntype: {type_name}\n---\nAda works at night.\n")
@@ -369,6 +370,19 @@ def test_a_memory_that_plain_git_merged_line_by_line_becomes_both_versions_at_th
     assert "eight" in ada.files()[done.both[0]]
     assert ada.files() == ben.files()
     assert not [one for one in ada.memory.lint() if "cannot be read" in one.problem]
+
+
+@pytest.mark.requirement("M12")
+def test_two_syncs_at_once_take_turns(people: tuple[Person, Person]) -> None:
+    ada, ben = people
+    for turn in range(4):
+        ben.save(f"The lab of floor {turn} closes at {turn + 15} hours", f"lab {turn}")
+        ben.sync.run()
+        file = ada.save(f"The ward of floor {turn} has {turn + 3} beds and one nurse", f"ward {turn}")
+        with ThreadPoolExecutor(3) as pool:
+            done = [pool.submit(TeamSync(ada.team, ada.home).run) for _ in range(3)]
+        assert sum(file in one.result().sent for one in done) == 1
+    assert ada.is_right()
 
 
 def test_without_an_agreed_remote_nothing_is_sent(tmp_path: Path, people: tuple[Person, Person]) -> None:

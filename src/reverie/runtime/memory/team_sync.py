@@ -25,6 +25,7 @@ from ...memories.store.side_files import read_plain
 from ...memories.store.store import MemoryStore
 from ...memories.store.team import GIT_RULES, refuse_private, write_git_rules
 from ...paths import replace_file
+from ...storage.lock_files import locked
 from ...tools.git import git_identity, run_git, run_remote_git
 from ...values import record
 
@@ -99,12 +100,14 @@ class TeamSync:
         """
         if remote:
             _refuse_unsafe(remote)
-            done = self._exchange(remote)
-            self.agree(remote)
-            return done
-        if not (agreed := self.agreed_remote):
+        elif not self.agreed_remote:
             raise InputError("no remote is agreed to yet: 'reverie memory sync --remote ADDRESS' names one")
-        return self._exchange(agreed)
+        self._scratch.mkdir(parents=True, exist_ok=True)
+        with locked(str(self._scratch)):  # two at once would commit into each other's merge
+            done = self._exchange(remote or self.agreed_remote)
+        if remote:
+            self.agree(remote)
+        return done
 
     def _exchange(self, remote: str) -> SyncResult:
         branch = self._branch()
@@ -227,7 +230,7 @@ class TeamSync:
             text, path = data.decode("utf-8", "replace"), self.folder / name
             if has_conflict(text) and name != INDEX:
                 raise InputError(f"{path} has conflict markers of git; keep the right version first")
-            if is_memory(name):
+            if name.endswith(".md") and name != INDEX:
                 refuse_private(name, data)
             refuse_secrets(text, str(path))
 
