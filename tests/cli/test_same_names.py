@@ -16,6 +16,7 @@ from reverie.hosts.queue import OWN, Job, Queue
 from reverie.runtime.agent.agent import Agent
 from reverie.runtime.jobs.queue import JobQueue
 from reverie.runtime.mail.stored_mailbox import open_mailbox
+from reverie.runtime.memory.markdown import export_memories, import_memories
 from reverie.runtime.memory.memory import Memory
 from reverie.runtime.places.projects import log_key, project_slug, session_key
 from reverie.runtime.session.ledger import open_ledger
@@ -122,6 +123,22 @@ def test_the_deletion_of_a_session_takes_nothing_of_one_of_the_same_name_in_anot
 
 def memory_count(settings: Settings, project: Path) -> int:
     return len(Memory.open(project, settings=settings).list())
+
+
+@pytest.mark.requirement("A5")
+def test_an_imported_memory_goes_with_the_session_that_it_came_from_and_not_with_one_of_its_name(
+    settings: Settings, projects: list[Path], tmp_path: Path, asked: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = (Memory.open(one, settings=settings) for one in projects)
+    export_memories(first, tmp_path / "exported")
+    assert import_memories(first, tmp_path / "exported").different == [], "nothing here is another memory"
+    import_memories(second, tmp_path / "exported")
+    assert [memory_count(settings, one) for one in projects] == [1, 2]
+    assert asked("delete", "--project", str(projects[1]), "--yes")["total"]["memories"] == 1
+    assert [head.name for head in Memory.open(projects[1], settings=settings).list()] == ["Garden 1 has a gate"]
+    monkeypatch.chdir(projects[0])
+    assert asked("delete", NAME, "--yes")["total"]["memories"] == 2
+    assert [memory_count(settings, one) for one in projects] == [0, 0]
 
 
 def test_the_export_of_a_person_has_no_memory_from_the_session_of_another_one(

@@ -238,7 +238,7 @@ def test_memories_are_imported_for_another_tenant_and_project_with_less_trust(
     assert made.imported == [saved.file]
     assert there.path_of(saved.file).read_bytes() == (tmp_path / "exported" / saved.file).read_bytes()
     found = there.get(saved.file)
-    assert (found.trust, found.source) == ("agent", ("one 0a0b0c0d", "outside"))
+    assert (found.trust, found.source) == ("agent", (f"{project_slug(machines.project)}/one 0a0b0c0d", "outside"))
     assert saved.file in there.index().text
     assert Memory.open(project, settings=machines.first).list() == []
 

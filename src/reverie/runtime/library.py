@@ -243,10 +243,14 @@ class Library:
     def sources_in(self, folder: str, logs: Sequence[str]) -> list[str]:
         """Return the names by which the memories of a folder mean these sessions.
 
-        Another session of the same name, in the folder's own project, is meant there instead.
+        Another session of the same name, in the folder's own project, is meant there instead, unless the project is
+        named too, as in an exported memory.
         """
+        projects = {log.split("/")[1] for log in logs if log.startswith("projects/")}
+        full = [f"{project}/{session_of(log)}" for project in sorted(projects) for log in logs]
         own = {log: f"{folder.rpartition('/')[0]}/{session_of(log)}.jsonl" for log in logs}
-        return [session_of(log) for log in logs if own[log] == log or self._storage.load(own[log], 0, 1) is None]
+        plain = [session_of(log) for log in logs if own[log] == log or self._storage.load(own[log], 0, 1) is None]
+        return [*plain, *full]
 
     def namesakes(self, logs: Sequence[str]) -> dict[str, list[str]]:
         """Return, for each of these logs, the projects that have another session of its name, which stays."""

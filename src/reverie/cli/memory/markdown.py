@@ -16,7 +16,7 @@ from .project_store import opened
 @click.option("--dry-run", is_flag=True, help="List the files and write nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def export(folder: Path, dry_run: bool, as_json: bool) -> None:
-    """Write the private memories and their index into a new folder, as Markdown files, byte for byte.
+    """Write the private memories and their index into a new folder, as Markdown files.
 
     'reverie memory import' takes them over, in another project, on another machine or for another tenant.
     """

@@ -10,6 +10,7 @@ from ...memories.store import drafts
 from ...memories.store.drafts import Draft
 from ...memories.store.head_files import memory_files
 from ...memories.store.index import INDEX
+from ...memories.store.records import read_record, revised_text
 from ...memories.store.side_files import read_plain
 from ...memories.store.store import Transaction
 from ...paths import replace_file
@@ -34,7 +35,10 @@ class MemoryImport:
 
 
 def export_memories(memory: Memory, folder: str | os.PathLike[str], *, dry_run: bool = False) -> list[str]:
-    """Write the private memories and their index into a new folder, byte for byte, and return the files."""
+    """Write the private memories and their index into a new folder, and return the files.
+
+    They are written byte for byte, but a source gets its project: elsewhere a session of its name is another one.
+    """
     target = Path(os.path.abspath(folder))
     if target.exists():
         raise InputError(f"{target} exists; name a new folder")
@@ -43,7 +47,7 @@ def export_memories(memory: Memory, folder: str | os.PathLike[str], *, dry_run: 
         file: read_plain(root, file, is_memory=True)
         for file in (*(one.file for one in memory.store.scan().memories), INDEX)
     }
-    found = {file: data for file, data in read.items() if data is not None}
+    found = {file: _with_project(memory, file, data) for file, data in read.items() if data is not None}
     if not dry_run:
         for file, data in found.items():
             replace_file(str(target), file, data)
@@ -75,9 +79,25 @@ def import_memories(
     def plan(change: Transaction) -> Draft | None:
         for file, data in given.items():
             there = change.read(file)
-            is_new = there is None or (replaces and there != data)
-            (report.imported if is_new else report.same if there == data else report.different).append(file)
+            is_same = there is not None and data in (there, _with_project(memory, file, there))
+            is_new = there is None or (replaces and not is_same)
+            (report.imported if is_new else report.same if is_same else report.different).append(file)
         return drafts.bring(change, {file: given[file] for file in report.imported})
 
     entry = memory.store.commit(plan, dry_run=dry_run)
     return report if entry is None or dry_run else replace(report, id=entry.id)
+
+
+def _with_project(memory: Memory, file: str, data: bytes) -> bytes:
+    """Return a memory of this project with ``PROJECT/SESSION`` in place of the name of each session it came from."""
+    *_, above, project, _ = memory.path.parts
+    found = read_record(file, data)
+    if above != "projects" or found.problem:
+        return data
+    named = [
+        one if "/" in one.split(" ")[0] or one in ("outside", "team") else f"{project}/{one}" for one in found.source
+    ]
+    if named == [*found.source]:
+        return data
+    source = named[0] if len(named) == 1 else named
+    return revised_text(data.decode("utf-8", "surrogateescape"), {"source": source}).encode("utf-8", "surrogateescape")
