@@ -302,7 +302,7 @@ def test_only_memories_are_sent_and_other_files_of_the_folder_stay_as_they_are(p
     ada.sync.run()
     assert not {".env", "notes.txt"} & set(git(ada.team, "ls-files").split("\n"))
     (ada.team / "sub").mkdir()
-    wrong = {"user.md": "user", "twice.md": "user\ntype: user", "upper.md": "User", "_user.md": "user"}
+    wrong = {"user.md": "user", "twice.md": "user\ntype: user", "upper.md": "User", "user!.md": "user"}
     for name, type_name in wrong.items():
         path = ada.team / "sub" / name
         path.write_text(f"---\nname: Ada\ntype: {type_name}\n---\nAda works at night.\n")
