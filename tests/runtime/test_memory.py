@@ -537,9 +537,12 @@ def test_relative_dates_are_made_absolute_when_a_memory_is_saved(tmp_path: Path)
     memory.update(saved.file, "The demo is tomorrow", why="Mia asked yesterday")
     assert memory.get(saved.file).body.endswith("**Why:** Mia asked 2026-11-10\n"), "its reason too"
     assert memory.get(saved.file).body.startswith("The demo is 2026-11-12")
-    content = "---\nname: x\ndescription: release of the mobile app\ntype: project\n---\n\nShips tomorrow.\n"
+    memory.update(saved.file, description="The demo of the pump is tomorrow")
+    assert memory.get(saved.file).description == "The demo of the pump is 2026-11-12"
+    content = "---\nname: x\ndescription: release of the app tomorrow\ntype: project\n---\n\nShips tomorrow.\n"
     memory.write("x.md", content, author="agent")
-    assert "Ships 2026-11-12." in memory.get("x.md").body
+    found = memory.get("x.md")
+    assert (found.description, found.body.strip()) == ("release of the app 2026-11-12", "Ships 2026-11-12.")
 
 
 def test_saving_the_same_memory_again_writes_nothing(tmp_path: Path) -> None:

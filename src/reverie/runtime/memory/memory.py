@@ -259,9 +259,10 @@ class Memory:
         if text is not None or type is not None:
             self._refuse(old.body if text is None else text, type or old.type or "project", why)
         replaced: tuple[tuple[str, str], ...] = ()
+        kind = type or old.type or "project"
+        description = self._dated(description, kind).text if description else description
         body = body_for(text, why, how) if text is not None else None
         if text is not None and body is not None and not self._dated(old.body, "project").replaced:
-            kind = type or old.type or "project"
             dated = self._dated(body, kind)
             text, body, replaced = self._dated(text, kind).text, dated.text, dated.replaced
         given = {"name": name, "description": description, "type": type, "expires": iso_time(expires) or None}
@@ -313,14 +314,15 @@ class Memory:
         store = self._store(scope)
         matter = front_matter(content)
         old = store.get(inner)
-        type_name = matter.fields.get("type") or (old.type if old else "")
-        type_name = type_name if isinstance(type_name, str) else ""
+        type_name = str(matter.fields.get("type") or (old.type if old else ""))
         self._refuse(matter.body, type_name)
         body = matter.body if old else self._dated(matter.body, type_name).text
         vouched = author_trust(author, trust)
         fields = {key: value for key, value in matter.fields.items() if key not in _OURS}
+        if not old and isinstance(about := fields.get("description"), str):
+            fields["description"] = self._dated(about, type_name).text
         if scope == "team":
-            self._scopes.route(str(type_name), "team", vouched)
+            self._scopes.route(type_name, "team", vouched)
         refuse_unsafe(scope, content, {}, "")
         refuse_unsafe(scope, matter.body, fields, "")
 
@@ -402,7 +404,7 @@ class Memory:
 
         if isinstance(what, int) and what < 1:
             raise InputError("say how many changes to undo: 1 or more")
-        return self._outward(scope, self._store(scope).commit(plan, notice=True, dry_run=dry_run))
+        return self._made(scope, plan, dry_run=dry_run)
 
     def rewind(
         self, to: datetime | str, *, scope: Scope = "private", author: str = "user", dry_run: bool = False
@@ -418,7 +420,7 @@ class Memory:
             later = change.history.since(time, after=after)
             return drafts.rewind(change, later, who=author, why=f"back to {after or time}")
 
-        return self._outward(scope, self._store(scope).commit(plan, notice=True, dry_run=dry_run))
+        return self._made(scope, plan, dry_run=dry_run)
 
     def confirm(self, file_or_name: str, *, author: str = "user", version: str = "") -> JournalEntry | None:
         """Raise a memory's trust to the user's and return the change; None if it has that trust already.
@@ -426,8 +428,7 @@ class Memory:
         No other call raises trust. With a ``version`` from ``review``, raise ``InputError`` for any other text.
         """
         scope, file = self._scopes.find(file_or_name)
-        plan = self._store(scope).commit(lambda one: drafts.confirm(one, file, who=author, seen=version), notice=True)
-        return self._outward(scope, plan)
+        return self._made(scope, lambda one: drafts.confirm(one, file, who=author, seen=version))
 
     def reject(self, file_or_name: str, *, author: str = "user") -> JournalEntry | None:
         """Reject an unconfirmed memory as the user: restore its last trusted version, or remove it without one.
@@ -435,14 +436,11 @@ class Memory:
         Return the change; raise ``InputError`` if the memory is not unconfirmed.
         """
         scope, file = self._scopes.find(file_or_name)
-        plan = self._store(scope).commit(lambda change: drafts.reject(change, file, who=author), notice=True)
-        return self._outward(scope, plan)
+        return self._made(scope, lambda one: drafts.reject(one, file, who=author))
 
     def reindex(self, scope: Scope = "private", *, author: str = "user", dry_run: bool = False) -> JournalEntry | None:
-        """Rewrite the index of a scope from its files and return the change; None if the index was right."""
-        store = self._store(scope)  # files that were copied into it are journaled first
-        plan = store.commit(lambda one: drafts.reindex(one, who=author), notice=not dry_run, dry_run=dry_run)
-        return self._outward(scope, plan)
+        """Journal copied files, rewrite a scope's index from its files, and return the change; None if it was right."""
+        return self._made(scope, lambda one: drafts.reindex(one, who=author), notice=not dry_run, dry_run=dry_run)
 
     def append_daily(self, text: str, *, source: str = "", trust: Trust = "agent") -> Path:
         """Append a line to today's private log, from which a dream makes memories, and return the log's path.
@@ -462,12 +460,14 @@ class Memory:
     def _store(self, scope: Scope) -> MemoryStore:
         return self._scopes.store(scope)
 
-    def _outward(self, scope: Scope, entry: JournalEntry | None) -> JournalEntry | None:
+    def _made(
+        self, scope: Scope, plan: Callable[[Transaction], Draft | None], *, notice: bool = True, dry_run: bool = False
+    ) -> JournalEntry | None:
+        entry = self._store(scope).commit(plan, notice=notice, dry_run=dry_run)
         return self._scopes.outward_entry(scope, entry) if entry is not None else None
 
     def _refuse(self, text: str, type_name: str, why: str = "") -> None:
-        given = self._instructions
-        said = given() if callable(given) else given
+        said = self._instructions() if callable(self._instructions) else self._instructions
         if reason := refusal(text, type_name, instructions=said, reason_given=bool(why.strip())):
             raise InputError(reason)
 
