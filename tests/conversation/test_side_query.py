@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from pictures import image_block, pdf, pdf_block, png
 from reverie.conversation.decisions import Cause, PrefixRendered, body_of
 from reverie.conversation.entries import DECISION, USER, Entry
 from reverie.conversation.fork import ForkBase
@@ -27,6 +28,8 @@ OPTIONS: list[dict[str, Any]] = [
     {"output_config": {"format": {"type": "json_schema", "schema": {"type": "object"}}, "effort": "high"}},
     {"output_config": {"effort": "xhigh"}},
     {"output_config": {"effort": "max"}, "thinking": {"type": "disabled"}},
+    {"context_management": {"edits": [{"type": "compact_20260112"}]}},
+    {"context_management": {"edits": [{"type": "clear_tool_uses_20250919"}, {"type": "clear_thinking_20251015"}]}},
 ]
 
 
@@ -112,6 +115,24 @@ def test_a_fork_on_another_model_strips_no_thinking() -> None:
     )
     base = ForkBase(view, "claude-haiku-4-5", facts, 300)
     assert base.request(base.branch("Who?", source="test"))["messages"][1]["content"] == said
+
+
+@pytest.mark.requirement("V8", "V9")
+def test_a_fork_on_a_model_that_takes_fewer_pages_and_images_has_text_in_place_of_the_rest() -> None:
+    said = [pdf_block(pdf(150)), image_block(png(1, 1)), {"type": "text", "text": "Look."}]
+    parent = facts_of("claude-sonnet-5")
+    prefix = PrefixRendered(Cause("request", "first"), "claude-sonnet-5", "", [], {}, max_images=parent.max_images)
+    view = View().fold_all(
+        [
+            Entry("p", None, "", "", DECISION, body_of(prefix)),
+            Entry("u", "p", "", "", USER, {"message": {"role": "user", "content": said}}),
+        ]
+    )
+    facts = facts_of("claude-haiku-4-5")
+    base = ForkBase(view, "claude-haiku-4-5", facts, 300)
+    request = base.request(base.branch("Who?", source="test"))
+    assert problems(request, facts=facts) == []
+    assert [block["type"] for block in request["messages"][0]["content"]] == ["text", "image", "text", "text"]
 
 
 @pytest.mark.requirement("V9")

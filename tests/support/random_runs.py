@@ -14,7 +14,9 @@ from reverie.conversation.entries import Entry
 from reverie.conversation.log import parse_log
 from reverie.conversation.thinking import dropped_messages, unreadable_messages
 from reverie.conversation.wire.blocks import as_blocks
+from reverie.conversation.wire.request import build_request
 from reverie.conversation.wire.thinking_rules import is_manual, open_round
+from reverie.conversation.wire.validate import problems
 from reverie.errors import CompactionError, InputError, ModelError, ModelUnavailable, SessionError, WindowFull
 from reverie.layers.l4_compact import CompactPolicy
 from reverie.model_facts import facts_of
@@ -160,6 +162,7 @@ class RandomRun:
         self.now += self.random.choice([1, 20, 400, 4_000])
         if self.random.random() < 0.35:
             await self.change(session)
+            self.surprises += [f"{dict(self.done)}: {fault.text}" for fault in problems(build_request(session.view))]
         await session.say(f"Prompt {self.random.random()} " * self.random.randrange(1, 60))
         stays = self.calm or self.random.random() < 0.93
         model = self.main if stays else self.random.choice((*CHECKED, *FREE, MANUAL))
@@ -237,7 +240,8 @@ class RandomRun:
                 await session.undo()
             elif kind == "part":
                 uuids = [entry.uuid for entry in session.view.history if entry.kind == "user"]
-                named = {self.random.choice(["from_message", "up_to"]): self.random.choice(uuids)} if uuids else {}
+                chosen = self.random.choice([*uuids, *uuids[:1]]) if uuids else ""
+                named = {self.random.choice(["from_message", "up_to"]): chosen} if uuids else {}
                 await session.compact(**named)
             elif session.view.length:
                 await session.fork("What is the state?", max_tokens=500)

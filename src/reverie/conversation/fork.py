@@ -71,7 +71,15 @@ class ForkBase:
             return None
         knows_role = self.facts.system_messages
         able = [one for one in prefix.capabilities if knows_role or one != SYSTEM_MESSAGES]
-        return replace(prefix, model=self.model, capabilities=able)
+        return replace(
+            prefix,
+            model=self.model,
+            capabilities=able,
+            max_images=self.facts.max_images,
+            max_image_bytes=self.facts.max_image_bytes,
+            max_body_bytes=self.facts.max_body_bytes,
+            documents_are_images=self.facts.documents_are_images,
+        )
 
 
 def with_reply(branch: View, message: Message, rest: dict[str, Any]) -> View:

@@ -13,6 +13,7 @@ from ..model_facts import ModelFacts
 from .decisions import Cause, PrefixRendered, body_of
 from .entries import ASSISTANT, DECISION, USER, Entry, Message
 from .view import View
+from .wire.options import refused_options
 from .wire.request import build_request
 
 REFUSAL: Final = "refusal"
@@ -23,6 +24,7 @@ THINKING_ROOM: Final = 8_000
 """The output tokens added for the thinking of a model that decides itself how much it thinks."""
 _SAMPLING: Final = ("temperature", "top_p", "top_k")
 _OFF: Final = ("disabled", "between_tools")
+_EDITING: Final = ("context_management", "thinking")  # an edit of thinking needs thinking
 _FORCED: Final = ("any", "tool")
 
 
@@ -54,8 +56,8 @@ def adapted(request: Mapping[str, Any], facts: ModelFacts, *, answer_tokens: int
         del out["tool_choice"]
     if "thinking" in out and _kind(out["thinking"]) not in facts.thinking:
         del out["thinking"]
-    if not facts.context_editing:
-        out.pop("context_management", None)
+    if "context_management" in refused_options({key: out[key] for key in _EDITING if key in out}, [], facts):
+        del out["context_management"]
     effort, is_off = _fields(out.get("output_config")).get("effort"), _kind(out.get("thinking")) in _OFF
     if effort is not None and (effort not in facts.efforts or (is_off and effort in facts.efforts_with_thinking)):
         out["output_config"] = {key: value for key, value in out["output_config"].items() if key != "effort"}

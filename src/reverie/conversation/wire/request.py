@@ -34,7 +34,7 @@ _NOTHING: Final = "[Nothing has been said yet.]"
 def build_request(view: View, prefix: PrefixRendered | None = None) -> dict[str, Any]:
     """Return a new request for this view, valid for every possible log; ``prefix`` overrides the view's own."""
     facts = view.facts
-    messages = _messages(view)
+    messages = _messages(view, prefix or facts.prefix)
     capabilities = (prefix or facts.prefix or NO_PREFIX).capabilities
     if facts.has_system_messages and SYSTEM_MESSAGES not in capabilities:
         messages = _without_system_role(messages)
@@ -125,7 +125,7 @@ def repairs(view: View) -> list[Decision]:
     cause = Cause("request", "a call the provider had paused was given up", moves_prefix=True)
     planned += [ResultStubbed(cause, called, STUB) for called in _given_up(view)]
     if view.images.excess(view.facts.prefix):
-        planned.append(_images_to_drop(view))
+        planned.append(_images_to_drop(view, view.facts.prefix or NO_PREFIX))
     return planned
 
 
@@ -151,7 +151,7 @@ def _given_up(view: View) -> list[str]:
     return [called for called in dict.fromkeys(found) if called not in view.facts.given_up]
 
 
-def _messages(view: View) -> list[Message]:
+def _messages(view: View, limits: PrefixRendered | None) -> list[Message]:
     messages = view.messages()
     if not messages:
         return [{"role": "user", "content": _NOTHING}]
@@ -162,8 +162,8 @@ def _messages(view: View) -> list[Message]:
             messages.append({"role": "user", "content": waiting or CONTINUE})
         elif ends_with_reply(view):
             messages.append({"role": "user", "content": CONTINUE})
-    if view.images.excess(view.facts.prefix):
-        messages = _fewer_images(view, messages)
+    if view.images.excess(limits):
+        messages = _fewer_images(view, messages, limits)
     if view.group(0).is_compaction:
         messages = _with_one_summary(messages, view.threshold_summaries)
     if messages_added_before(view):
@@ -267,12 +267,11 @@ def visible_images(view: View) -> list[tuple[Image, Block]]:
     return found
 
 
-def _images_to_drop(view: View) -> ImagesDropped:
+def _images_to_drop(view: View, limits: PrefixRendered) -> ImagesDropped:
     """Return the decision to drop images until the others fit a request, the oldest first and many at once.
 
     Where earlier content has to stay as it was, the newest go instead, as long as they were never sent.
     """
-    limits = view.facts.prefix or NO_PREFIX
     measured = [(place, image_totals([block])) for place, block in visible_images(view)]
     unsent: set[str] = set()
     if "preserved_thinking" in limits.capabilities and view.final is not None and view.final.role == "user":
@@ -313,9 +312,10 @@ def _without_oldest(measured: list[_Measured], limits: PrefixRendered) -> list[_
     return kept[first:]
 
 
-def _fewer_images(view: View, messages: list[Message]) -> list[Message]:
+def _fewer_images(view: View, messages: list[Message], limits: PrefixRendered | None) -> list[Message]:
     """Return the messages with text in place of the images that ``_images_to_drop`` names."""
-    shown = view.overrides.without_images((image.message, image.ordinal) for image in _images_to_drop(view).images)
+    gone = _images_to_drop(view, limits or NO_PREFIX).images
+    shown = view.overrides.without_images((image.message, image.ordinal) for image in gone)
     groups = view.groups
     redrawn = [render(group, shown, last=at == len(groups) - 1) for at, group in enumerate(groups)]
     return [*redrawn, *messages[len(groups) :]]
