@@ -339,3 +339,15 @@ def test_uninstall_shows_the_diff_and_asks_as_install_does(monkeypatch: pytest.M
     assert runner.invoke(remove, [], catch_exceptions=False).exit_code == 0
     assert not path.exists()
     assert "No agent has Reverie's hooks" in runner.invoke(remove, [], catch_exceptions=False).output
+
+
+def test_a_host_and_a_plugin_folder_exclude_each_other_and_a_file_is_no_folder(tmp_path: Path) -> None:
+    runner, folder = CliRunner(), tmp_path / "plugins"
+    for act in (install_command, remove):
+        refused = runner.invoke(act, ["--plugin", str(folder), "--host", "codex"]).exception
+        assert isinstance(refused, InputError)
+        assert "--host and --plugin exclude each other" in str(refused)
+    folder.write_text("notes")
+    refused = runner.invoke(install_command, ["--plugin", str(folder)]).exception
+    assert isinstance(refused, InputError)
+    assert str(refused) == f"{folder} is a file: give a folder"

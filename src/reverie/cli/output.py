@@ -164,7 +164,7 @@ def confirmed(question: str, refusal: str) -> bool:
 
     earlier = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        return click.confirm(visible(question), err=True)
+        return click.confirm(folded(visible(question)), err=True)
     except click.Abort:
         sys.stderr.write("\n")
         warn("nothing was changed")

@@ -63,6 +63,7 @@ def command(
 
     It shows the diff and asks. A second run changes nothing. 'reverie uninstall' restores the file byte for byte.
     """
+    _check_choice(host, plugin)
     if plugin is not None:
         _write_plugin(plugin, dry_run, as_json)
         return
@@ -97,6 +98,13 @@ def command(
     _print_changes(made, dry_run, as_json, diffs=yes, copied=copied, not_copied=left)
     for line in () if as_json else [*_adopted(copied, left), *_next_steps(name)]:
         say(line)
+
+
+def _check_choice(host: str | None, plugin: str | None) -> None:
+    if host is not None and plugin is not None:
+        raise InputError("--host and --plugin exclude each other: a plugin folder has a part for each agent")
+    if plugin is not None and Path(plugin).is_file():
+        raise InputError(f"{plugin} is a file: give a folder")
 
 
 def _adopted(copied: Sequence[str], left: Sequence[str]) -> list[str]:
@@ -166,6 +174,7 @@ def remove(host: str | None, plugin: str | None, project: str | None, dry_run: b
 
     It shows the diff and asks.
     """
+    _check_choice(host, plugin)
     home = load_settings().home
     if plugin:
         _delete_plugin(Path(plugin).absolute(), home, dry_run, as_json)
