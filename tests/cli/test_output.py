@@ -19,6 +19,8 @@ from reverie.cli.costs.losses import draw_causes
 from reverie.cli.output import bar, counted, emit_json, folded, printable, say, table
 from reverie.values import record
 
+from .conftest import Reverie
+
 BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 HOSTILE = st.text(
     st.one_of(
@@ -216,3 +218,15 @@ def test_bars_of_a_table_shrink_together_where_the_table_does_not_fit(
     assert first / 2 <= half <= first / 2 + 1
     assert 1 <= least <= first / 10 + 1
     assert none == 0
+
+
+@pytest.mark.parametrize("columns", ["1", "2", "19"])
+def test_a_screen_too_narrow_for_anything_gets_output_of_a_least_width(
+    monkeypatch: pytest.MonkeyPatch, reverie: Reverie, columns: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    for command in ("stats", "config", "sessions"):
+        code, out, err = reverie(command)
+        assert (code, err) == (0, "")
+        assert max(map(len, out.splitlines())) > 10
+    assert max(map(len, folded("one word after another " * 5).splitlines())) < 20

@@ -58,6 +58,8 @@ COMPACTION_METHODS = {
 
 MIN_CUT = 12
 MIN_BAR = 8
+MIN_WIDTH = 20
+"""Output for a narrower screen is made for this width."""
 PIPED_WIDTH = 10_000
 """Width used when stdout is not a terminal and COLUMNS is not set: wide enough that a table is never folded."""
 
@@ -205,9 +207,11 @@ def console() -> Console:
     from rich.console import Console
 
     if sys.stdout.isatty():
-        return Console(highlight=False, markup=False, emoji=False)
+        screen = Console(highlight=False, markup=False, emoji=False)
+        screen.width = max(MIN_WIDTH, screen.width)
+        return screen
     wanted = os.environ.get("COLUMNS", "")
-    width = int(wanted) if wanted.isdecimal() and int(wanted) else PIPED_WIDTH
+    width = max(MIN_WIDTH, int(wanted)) if wanted.isdecimal() and int(wanted) else PIPED_WIDTH
     return Console(width=width, color_system=None, force_terminal=False, highlight=False, markup=False, emoji=False)
 
 
