@@ -67,9 +67,14 @@ TOUCH_FILES = {
 }
 """The modules below ``runtime`` that touch files, and why that is no state which a second machine misses."""
 
+MAIL = "the mailboxes of a home; StoredMailbox has those of a database"
+
 OPEN_A_HOME = {
     "cli/sessions/move.py": "one end of a move is always a home",
     "hosts/handlers.py": "a hook stores an output where the tools of its agent, on this machine, can read it",
+    "runtime/mail/directory.py": MAIL,
+    "runtime/mail/files.py": MAIL,
+    "runtime/mail/mailbox.py": MAIL,
     "runtime/places/storage.py": "the one place that chooses by the settings",
     "runtime/search/sessions.py": "a search that is given no storage is of a home",
     "runtime/session/ledger.py": "rebuilds the ledger file of a home from its logs",

@@ -12,9 +12,11 @@ import msgspec
 
 from ...errors import InputError, StorageError
 from ...layers.l7_relay import check_name
-from ...paths import open_plain, opened_folder, read_all, replace_file
+from ...paths import opened_folder
+from ...ports import Storage
+from ...storage.files import FileStorage
 from ...values import record, replace
-from .files import AGENT, folders_of, key_of
+from .files import AGENT, folders_of, stored_key
 
 RETIRED_SECONDS: Final = 30 * 86_400.0
 """How long the mailbox of an ended agent is kept; its key verifies letters that are still unread."""
@@ -53,27 +55,31 @@ def mailbox_owners(home: str | Path, team: str) -> list[MailboxOwner]:
 
 
 def mailbox_owner(home: str, team: str, name: str) -> MailboxOwner | None:
+    """Return the owner of a mailbox of a home; None if there is no valid mailbox of that name."""
+    return stored_owner(FileStorage(home), team, name)
+
+
+def stored_owner(storage: Storage, team: str, name: str) -> MailboxOwner | None:
     """Return the owner of a mailbox; None if there is no valid mailbox of that name.
 
     An owner whose record is damaged or lost is still there while the key of the mailbox is.
     """
     try:
-        with opened_folder(home, folders_of(team, name)) as folder:
-            data = read_all(open_plain(folder, AGENT, os.O_RDONLY, AGENT))
-        known = msgspec.json.decode(data, type=MailboxOwner)
-    except (InputError, ValueError, RecursionError, OSError, StorageError) as error:
-        if isinstance(error, InputError) or key_of(home, team, name) is None:
+        data = storage.load(owner_key(team, name))
+        known = msgspec.json.decode(data or b"", type=MailboxOwner)
+    except (InputError, ValueError, RecursionError, StorageError) as error:
+        if isinstance(error, InputError) or stored_key(storage, team, name) is None:
             return None
         known = MailboxOwner(name, team)
     return replace(known, name=name, team=team)
+
+
+def owner_key(team: str, name: str) -> str:
+    """Return the storage key of the owner of a mailbox; raise ``InputError`` for an invalid name."""
+    return "/".join((*folders_of(team, name), AGENT))
 
 
 def remove_mailbox(home: str, known: MailboxOwner) -> None:
     """Remove a mailbox with all its letters; a failure is ignored."""
     with suppress(OSError), opened_folder(home, folders_of(known.team, known.name)[:-1]) as folder:
         shutil.rmtree(known.name, dir_fd=folder)
-
-
-def write_owner(home: str, known: MailboxOwner) -> None:
-    """Write the owner of a mailbox to its folder."""
-    replace_file(home, "/".join((*folders_of(known.team, known.name), AGENT)), msgspec.json.encode(known))

@@ -12,8 +12,7 @@ from ...errors import InputError
 from ...layers.l7_relay import read
 from ...ports import Storage
 from ...values import field, record
-from .directory import mailbox_owner, remove_mailbox
-from .stored_mailbox import stored_owner
+from .directory import mailbox_owner, remove_mailbox, stored_owner
 
 _PARTS: Final = ("new", "cur", "bad", "tmp")
 

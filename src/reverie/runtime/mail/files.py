@@ -20,6 +20,8 @@ from typing import Final, TypeAlias
 from ...errors import InputError, StorageError, UnsafePath
 from ...layers.l7_relay import KEY_BYTES, MAX_LETTER_BYTES, MAX_SEQUENCE, Letter, check_name
 from ...paths import closed_after, explained, open_beneath, open_plain, opened_folder, sync_folder, temporary_file
+from ...ports import Storage
+from ...storage.files import FileStorage
 from ...values import record
 
 AGENT: Final = "agent.json"
@@ -98,24 +100,17 @@ def folders_of(team: str, agent: str) -> Folders:
 
 
 def key_of(home: str, team: str, agent: str) -> bytes | None:
+    """Return the key an agent of a home signs with; None if it has no valid key."""
+    return stored_key(FileStorage(home), team, agent)
+
+
+def stored_key(storage: Storage, team: str, agent: str) -> bytes | None:
     """Return the key an agent signs with; None if it has no valid key."""
-    parts = folders_of(team, agent)
-    path = os.path.join(home, *parts, KEY)
-    try:
-        with (
-            explained("read", path),
-            opened_folder(home, parts) as folder,
-            closed_after(open_plain(folder, KEY, os.O_RDONLY, path)) as descriptor,
-        ):
-            data = os.read(descriptor, 4 * KEY_BYTES)
-        key = bytes.fromhex(data.decode("ascii").strip())
-    except (UnsafePath, ValueError):
-        return None
-    except StorageError as error:
-        if error.errno not in (errno.ENOENT, errno.ENOTDIR):  # a key may exist that cannot be read now
-            raise
-        return None
-    return key if len(key) == KEY_BYTES else None
+    place = "/".join((*folders_of(team, agent), KEY))
+    with suppress(UnsafePath, ValueError):
+        key = bytes.fromhex((storage.load(place) or b"").decode("ascii").strip())
+        return key if len(key) == KEY_BYTES else None
+    return None
 
 
 @contextmanager

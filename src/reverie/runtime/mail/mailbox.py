@@ -19,22 +19,25 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Final
 
+import msgspec
+
 from ...conversation.entries import iso, new_uuid, seconds
 from ...errors import InputError, NewerVersion, SessionBusy, StorageError, UnsafePath
 from ...layers.l7_relay import KEY_BYTES, Letter, check_name, read, sealed, signed, stamped_letter
 from ...paths import explained, open_folder, replace_file
-from ...ports import Lease
-from ...storage.lock_files import find_holder, locked, take_lease
+from ...ports import Lease, Storage
+from ...storage.files import FileStorage
+from ...storage.lock_files import locked
 from ...values import record, replace
 from ..session.writer import holder_text
 from .directory import (
     RETIRED_SECONDS,
     MailboxOwner,
     mailbox_names,
-    mailbox_owner,
     mailbox_owners,
+    owner_key,
     remove_mailbox,
-    write_owner,
+    stored_owner,
 )
 from .files import (
     BUCKET,
@@ -46,7 +49,6 @@ from .files import (
     drop_oldest,
     drop_orphans,
     folders_of,
-    key_of,
     listed,
     move_out,
     oldest_places,
@@ -56,6 +58,7 @@ from .files import (
     reserved_number,
     senders_waiting,
     store_letter,
+    stored_key,
 )
 
 KEPT_LETTERS: Final = 1_000
@@ -91,7 +94,7 @@ class Mailbox:
         self, home: str | Path, team: str, agent: str, *, session: str = "", clock: Callable[[], float] = time.time
     ) -> None:
         self.home = os.path.abspath(Path(home).expanduser())
-        self._begin(team, agent, session, clock)
+        self._begin(FileStorage(self.home), team, agent, session, clock)
         self.path = Path(self.home, *self._parts)
         self._shown = str(self.path)
         self._settled: set[str] = set()
@@ -102,8 +105,9 @@ class Mailbox:
             self._folder = open_folder(self.home, self._parts)
         self._close_folder = weakref.finalize(self, os.close, self._folder)
 
-    def _begin(self, team: str, agent: str, session: str, clock: Callable[[], float]) -> None:
+    def _begin(self, storage: Storage, team: str, agent: str, session: str, clock: Callable[[], float]) -> None:
         """Set the fields of every mailbox."""
+        self._storage = storage
         self.team = check_name(team, "team")
         self.agent = check_name(agent)
         self.session = session
@@ -145,14 +149,19 @@ class Mailbox:
         if self._lease is not None and getattr(self._lease, "held", True):
             return
         try:
-            self._lease = self._taken_lease(holder_text(self._clock()))
+            self._lease = self._storage.lease("/".join(self._parts), holder=holder_text(self._clock()))
         except SessionBusy as error:
             raise SessionBusy(
                 f"an agent named {self.agent} runs in team {self.team} already ({error.holder}); give this one "
                 "another name, or end that one",
                 holder=error.holder,
             ) from None
+        self._tidy()
         self._write_owner(pid=os.getpid(), started=iso(self._clock()))
+
+    def reader(self) -> str | None:
+        """Return a description of the process that holds the lease to read, or None."""
+        return self._storage.holder("/".join(self._parts))
 
     def others(self) -> list[str]:
         """Return the names of the other agents of the team that accept letters."""
@@ -325,22 +334,22 @@ class Mailbox:
                     letters.append(self._verified(self._read(*parts), place))
             return letters
 
-    # -- the place of the letters
-
     def _key_of(self, team: str, name: str) -> bytes | None:
-        return key_of(self.home, team, name)
+        return stored_key(self._storage, team, name)
+
+    def _owner(self, team: str, name: str) -> MailboxOwner | None:
+        return stored_owner(self._storage, team, name)
+
+    def _store_owner(self, owner: MailboxOwner) -> None:
+        self._storage.write(owner_key(owner.team, owner.name), msgspec.json.encode(owner))
+
+    # -- the place of the letters
 
     def _names(self) -> list[str]:
         return mailbox_names(self.home, self.team)
 
     def _owners(self, team: str) -> list[MailboxOwner]:
         return mailbox_owners(self.home, team)
-
-    def _owner(self, team: str, name: str) -> MailboxOwner | None:
-        return mailbox_owner(self.home, team, name)
-
-    def _store_owner(self, owner: MailboxOwner) -> None:
-        write_owner(self.home, owner)
 
     def _remove(self, owner: MailboxOwner) -> None:
         remove_mailbox(self.home, owner)
@@ -357,20 +366,14 @@ class Mailbox:
             for name in _FOLDERS:
                 os.close(open_folder(self.home, (*self._parts, name), create=True))
             with locked(self._shown):
-                key = key_of(self.home, *self._me)
+                key = self._key_of(*self._me)
                 if key is None:
                     key = os.urandom(KEY_BYTES)
                     replace_file(self.home, "/".join((*self._parts, KEY)), key.hex().encode())
         return key
 
-    def _taken_lease(self, holder: str) -> Lease:
-        lease = take_lease(self.home, "/".join(self._parts), holder)
+    def _tidy(self) -> None:
         drop_orphans(self._folder, self._clock())
-        return lease
-
-    def reader(self) -> str | None:
-        """Return a description of the process that holds the lease to read, or None."""
-        return find_holder(self.home, "/".join(self._parts))
 
     def _numbered(self, reader: Folders) -> AbstractContextManager[int]:
         return reserved_number(self.home, self._parts, reader)

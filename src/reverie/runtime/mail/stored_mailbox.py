@@ -12,16 +12,13 @@ from collections.abc import Callable, Generator, Iterable
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from typing import Final
 
-import msgspec
-
-from ...errors import InputError, StorageConflict, StorageError
+from ...errors import StorageConflict, StorageError
 from ...layers.l7_relay import KEY_BYTES, check_name
-from ...ports import Lease, Storage
+from ...ports import Storage
 from ...settings import Settings
-from ...values import replace
 from ..places.storage import patient_lease, storage_of
 from ..session.writer import holder_text
-from .directory import MailboxOwner, mailbox_owners
+from .directory import MailboxOwner, mailbox_owners, stored_owner
 from .files import AGENT, KEY, Folders, LetterPlace, archive_name, folders_of, moved_name, place_at
 from .mailbox import Mailbox
 
@@ -52,14 +49,6 @@ def stored_owners(storage: Storage, team: str) -> list[MailboxOwner]:
     return [one for one in (stored_owner(storage, team, name) for name in names) if one is not None]
 
 
-def stored_owner(storage: Storage, team: str, name: str) -> MailboxOwner | None:
-    """Return the owner of a mailbox in a storage; None if there is no valid one."""
-    with suppress(InputError, ValueError, RecursionError):
-        data = storage.load(_key(folders_of(team, name), AGENT))
-        return None if data is None else replace(msgspec.json.decode(data, type=MailboxOwner), name=name, team=team)
-    return None
-
-
 class StoredMailbox(Mailbox):
     """The letters of one agent in a storage that several machines share; it closes the storage."""
 
@@ -69,30 +58,16 @@ class StoredMailbox(Mailbox):
         self, storage: Storage, team: str, agent: str, *, session: str = "", clock: Callable[[], float] = time.time
     ) -> None:
         self.home = ""
-        self._begin(team, agent, session, clock)
-        self._storage = storage
+        self._begin(storage, team, agent, session, clock)
         self._key = self._register()
 
     # -- the place of the letters
-
-    def _key_of(self, team: str, name: str) -> bytes | None:
-        with suppress(ValueError):
-            data = self._storage.load(_key(folders_of(team, name), KEY))
-            key = bytes.fromhex((data or b"").decode("ascii").strip())
-            return key if len(key) == KEY_BYTES else None
-        return None
 
     def _names(self) -> list[str]:
         return [one.name for one in self._owners(self.team)]
 
     def _owners(self, team: str) -> list[MailboxOwner]:
         return stored_owners(self._storage, team)
-
-    def _owner(self, team: str, name: str) -> MailboxOwner | None:
-        return stored_owner(self._storage, team, name)
-
-    def _store_owner(self, owner: MailboxOwner) -> None:
-        self._storage.write(self._path_of(AGENT), msgspec.json.encode(owner))
 
     def _remove(self, owner: MailboxOwner) -> None:
         self._delete(self._storage.list(_key(folders_of(owner.team, owner.name))))
@@ -112,12 +87,8 @@ class StoredMailbox(Mailbox):
             raise StorageError(f"{self._path_of(KEY)} is not a key: delete it", path=self._path_of(KEY))
         return found
 
-    def _taken_lease(self, holder: str) -> Lease:
-        return self._storage.lease(_key(self._parts), holder=holder)
-
-    def reader(self) -> str | None:
-        """Return a description of the process that holds the lease to read, or None."""
-        return self._storage.holder(_key(self._parts))
+    def _tidy(self) -> None:
+        """Do nothing: a storage leaves no unfinished files."""
 
     @contextmanager
     def _numbered(self, reader: Folders) -> Generator[int]:
