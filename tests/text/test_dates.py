@@ -48,6 +48,8 @@ NO_DATES = [
     "Ask for the last name in the next step.",
     'The banner says "tomorrow is another day".',
     "The filter is `last week`.",
+    "Das Schild sagt „tomorrow is another day“.",
+    "Das Schild sagt „tomorrow is another day”.",
     "> tomorrow, he wrote",
     "See https://example.net/tomorrow for more.",
     "Due tomorrow (2026-11-20).",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import date
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -18,6 +19,7 @@ from reverie.layers.l5_extract import MemoryCandidate, PastSayings, TypedMessage
 from reverie.memories.rules.secrets import find_secrets
 from reverie.memories.rules.taxonomy import TYPES, body_for, lint_memory, refusal
 from reverie.memories.store.records import MemoryRecord
+from reverie.text.dates import absolute
 
 WEDNESDAY = "2026-11-11T10:00:00Z"
 LATER = "2026-11-12T10:00:00Z"
@@ -65,6 +67,17 @@ def kept(before: str | Sequence[str], *texts: str, **options: Any) -> list[Memor
 
 def as_memory(made: MemoryCandidate, file: str = "a.md") -> MemoryRecord:
     return MemoryRecord(file, "A", made.text, made.type, trust=made.trust, body=made.body)
+
+
+@pytest.mark.requirement("M4", "L6.11")
+def test_dates_in_the_quotes_of_a_wish_stay_as_they_were_said() -> None:
+    first, second = (
+        "Never say “done” before tomorrow's build ran.",
+        "never say “done”\nuntil tomorrow, the build must run",
+    )
+    (made,) = kept(first, second)
+    assert made.why.count("tomorrow") == 2
+    assert absolute(made.body, date(2026, 11, 20)).text == made.body
 
 
 @pytest.mark.requirement("L5.0", "M4")

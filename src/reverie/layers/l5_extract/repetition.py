@@ -37,6 +37,8 @@ _NAME_PART: Final = re.compile(r"[_-]|(?<=[a-z])(?=[A-Z])")
 _SAME_SHARE: Final = 0.5
 _EQUAL_SHARE: Final = 0.9
 _QUOTE_CHARS: Final = 300
+_INNER_MARKS: Final = str.maketrans("“”„", "‘’‚")
+"""Marks of quotes inside a quote, which would end it: a date behind them would count as the writer's own."""
 _RULE_WORDS: Final = 5
 """A message of fewer words is a command unless its grammar makes a rule of it."""
 
@@ -55,7 +57,8 @@ class RepeatedWish:
 
 
 def _with_day(quote: TypedMessage) -> str:
-    text = quote.text if len(quote.text) <= _QUOTE_CHARS else f"{quote.text[: _QUOTE_CHARS - 1]}…"
+    text = " ".join(quote.text.split()).translate(_INNER_MARKS)
+    text = text if len(text) <= _QUOTE_CHARS else f"{text[: _QUOTE_CHARS - 1]}…"
     return f"“{text}” ({quote.day.isoformat()})" if quote.day is not None else f"“{text}”"
 
 
