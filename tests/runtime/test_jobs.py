@@ -356,6 +356,13 @@ def test_a_worker_of_a_database_that_cannot_be_reached_says_so_in_one_line(setti
     assert "hidden-word" not in str(raised.value)
 
 
+def test_a_worker_with_the_role_of_programs_says_so_instead_of_waiting_for_ever(
+    postgres_url: str, settings: Settings
+) -> None:
+    with pytest.raises(StorageError, match=f"{TENANT_ROLE} may not run the jobs .* --worker {TENANT_ROLE}'"):
+        work(postgres_url, settings)
+
+
 def test_a_worker_waits_for_a_database_that_goes_away(
     queue: JobQueue, worker_url: str, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,7 +18,7 @@ from ...errors import ModelError, ReverieError, SessionBusy, StorageError
 from ...settings import Settings
 from ...storage.postgres.connections import UNREACHABLE, first_line, parameters, place_of
 from .engine import worker_app
-from .queue import KINDS, QUEUE, JobArguments, JobQueue, Kind, task_name
+from .queue import KINDS, QUEUE, SCHEMA, JobArguments, JobQueue, Kind, task_name
 from .tasks import run_job
 
 HEARTBEAT_SECONDS: Final = 10.0
@@ -30,6 +30,10 @@ _PASSING: Final = (StorageError, SessionBusy, ModelError, OSError)
 """Errors that may be gone at the next attempt; others fail the job at once."""
 _NOW_DUE: Final = """
 UPDATE procrastinate_jobs SET priority = 0 WHERE status = 'todo' AND priority < 0 AND scheduled_at <= now()
+"""
+_ROLE: Final = f"""
+SELECT rolname, rolsuper OR rolbypassrls OR EXISTS (SELECT FROM {SCHEMA}.worker_roles WHERE role = rolname)
+FROM pg_roles WHERE rolname = current_user
 """
 _COUNTED_AS_DEAD: Final = (
     "this worker showed no sign of life for %.0f seconds (its machine slept, or it was cut off), so others took up "
@@ -72,8 +76,9 @@ async def run_worker(
     was_reached = False
     while True:
         try:
-            async with await psycopg.AsyncConnection.connect(**parameters(url)):
+            async with await psycopg.AsyncConnection.connect(**parameters(url)) as connection:
                 was_reached = True
+                await _refuse_other_role(connection, url)
             return await _run(url, settings, listener, once, concurrency, stalled_seconds)
         except Exception as error:
             problem = _database_problem(error)
@@ -87,6 +92,16 @@ async def run_worker(
                 raise StorageError(f"{told}, and run 'reverie db migrate --worker ROLE'", path="database") from error
             _log.warning("the database cannot be used now, and the worker waits for it: %s", first_line(problem))
         await anyio.sleep(_PAUSE_SECONDS)
+
+
+async def _refuse_other_role(connection: psycopg.AsyncConnection[tuple[str, bool]], url: str) -> None:
+    """Raise ``StorageError`` for a role that sees the jobs of no tenant, so that it would wait for ever."""
+    found = await (await connection.execute(_ROLE.encode())).fetchone()
+    if found is not None and not found[1]:
+        told = f"the role {found[0]} may not run the jobs of {place_of(url)}"
+        raise StorageError(
+            f"{told}; run 'reverie db migrate --worker {found[0]}', or use a worker's role", path="database"
+        )
 
 
 async def _run(
