@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +67,9 @@ class Stage:
         usage = self.provider.bill(request, self.now)
         return {"id": f"p{self.now}", "model": self.model, "role": "assistant", "content": [], "usage": usage}
 
-    async def wait(self, session: Session, *, model: Any = None) -> list[dict[str, Any]]:
+    async def wait(
+        self, session: Session, *, model: Any = None, may_spend: Callable[[], bool] = lambda: True
+    ) -> list[dict[str, Any]]:
         """Let the session idle until it sends no more pings; return the requests that it sent."""
         sent: list[dict[str, Any]] = []
 
@@ -77,7 +79,7 @@ class Stage:
 
         async with anyio.create_task_group() as tasks:
             IdleCache(session, tasks, sleep=self.sleep).start(
-                model or ScriptedModel(answered, name=f"scripted:{self.model}")
+                model or ScriptedModel(answered, name=f"scripted:{self.model}"), may_spend
             )
         return sent
 
@@ -107,7 +109,13 @@ def test_pings_repeat_the_last_request_and_keep_its_cache_until_they_cost_a_thir
 class Desk:
     """An agent that pings at once, and a model that answers with a script, notes the pings and calls ``on_ping``."""
 
-    def __init__(self, home: Path, replies: list[Any], on_ping: Callable[[int], None], **options: Any) -> None:
+    def __init__(
+        self,
+        home: Path,
+        replies: list[str | list[dict[str, Any]] | Callable[[], Awaitable[Any]]],
+        on_ping: Callable[[int], None],
+        **options: Any,
+    ) -> None:
         self.replies, self.on_ping, self.pings = iter(replies), on_ping, 0
         self.events: list[Event] = []
         self.shown: set[str] = set()
@@ -261,6 +269,19 @@ def test_nothing_is_sent_unless_asked_for_or_where_the_provider_would_refuse_it(
         return await pings(forced, output_config={"format": {"type": "json_schema", "schema": {"type": "object"}}})
 
     assert anyio.run(with_format) == 0
+
+
+@pytest.mark.requirement("C9")
+def test_pings_end_with_the_budget(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+
+    async def steps() -> None:
+        async with stage.open() as session:
+            await stage.turn(session)
+            left = iter((True, True, False))
+            assert len(await stage.wait(session, may_spend=lambda: next(left))) == 2
+
+    anyio.run(steps)
 
 
 @pytest.mark.requirement("C9")

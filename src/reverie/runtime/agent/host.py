@@ -121,7 +121,7 @@ class AgentHost:
     def keep_warm(self) -> None:
         """Keep the cache warm until the next request: while tools run, a question waits, or the user is away."""
         if self.parts.options.lineage is None:  # an agent's cache is not kept warm for its leader
-            self.parts.idle_cache.start(self.parts.model)
+            self.parts.idle_cache.start(self.parts.model, lambda: self.early_end(0) is None)
 
     def let_go(self) -> None:
         """Keep the cache warm no longer, because a request follows."""

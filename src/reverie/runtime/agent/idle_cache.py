@@ -26,12 +26,15 @@ class IdleCache:
         self._sleep = sleep
         self._scope: anyio.CancelScope | None = None
 
-    def start(self, model: Model) -> None:
-        """Begin to wait for the end of the cache's lifetime; do nothing unless the user turned it on."""
+    def start(self, model: Model, may_spend: Callable[[], bool]) -> None:
+        """Begin to wait for the end of the cache's lifetime; do nothing unless the user turned it on.
+
+        ``may_spend`` says whether the budgets allow one more request.
+        """
         self.stop()
         if keeps_warm(self._session.parts):
             self._scope = anyio.CancelScope()
-            self._tasks.start_soon(self._run, model, self._scope)
+            self._tasks.start_soon(self._run, model, may_spend, self._scope)
 
     def stop(self) -> None:
         """Send no further ping; one under way is given up."""
@@ -39,7 +42,7 @@ class IdleCache:
             self._scope.cancel()
         self._scope = None
 
-    async def _run(self, model: Model, scope: anyio.CancelScope) -> None:
+    async def _run(self, model: Model, may_spend: Callable[[], bool], scope: anyio.CancelScope) -> None:
         session = self._session
         shown = False
         try:
@@ -47,7 +50,7 @@ class IdleCache:
                 for pings in count():
                     await self._sleep(session.seconds_to_ping())
                     request = session.warming_request()
-                    if request is None or await session.when_idle(pings) != "ping":
+                    if request is None or not may_spend() or await session.when_idle(pings) != "ping":
                         return
                     if not shown:
                         shown = True
