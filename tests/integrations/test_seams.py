@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pictures import image_block, png
 from reverie import InMemoryStorage, Memory, Session
 from reverie.conversation.decisions import ThinkingDropped
 from reverie.conversation.wire.validate import problems
@@ -153,6 +154,42 @@ def test_thinking_in_replies_that_a_host_sends_behind_another_past_is_dropped_be
     anyio.run(main)
     assert desk.refusals == []
     assert len(desk.decisions(ThinkingDropped)) == 1
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_an_image_with_which_a_host_replaces_a_result_is_sent(again: bool) -> None:
+    storage, picture = InMemoryStorage(), image_block(png(2, 2))
+    output: dict[str, Any] = {"type": "tool_result", "tool_use_id": "t1", "content": "pending"}
+    history: list[dict[str, Any]] = [{"role": "user", "content": "begin"}]
+
+    async def sent(hosted: HostSession) -> list[dict[str, Any]]:
+        request = await hosted.prepare(asked(history))
+        assert problems(request) == []
+        return request["messages"]
+
+    async def main() -> None:
+        async with Session.open("pictures", storage=storage) as session:
+            hosted = HostSession(session)
+            for number in (1, 2):
+                await sent(hosted)
+                made = reply(f"m{number}", *answer("call", number))
+                await hosted.observe(made)
+                result = output if number == 1 else {**output, "tool_use_id": "t2", "content": "two"}
+                history.extend(
+                    [{"role": "assistant", "content": made["content"]}, {"role": "user", "content": [result]}]
+                )
+            await sent(hosted)
+            output["content"] = [picture]
+            if not again:
+                assert (await sent(hosted))[2]["content"][0]["content"] == [picture]
+        async with Session.open("pictures", storage=storage) as session:
+            messages = await sent(HostSession(session))
+            assert messages[2]["content"][0]["content"] == [picture]
+            assert words({"messages": messages}) == words({"messages": history})
+            history[2]["content"] = [output, {**output, "content": [image_block(png(3, 3))]}]
+            await sent(HostSession(session))
+
+    anyio.run(main)
 
 
 async def work_of_each_turn(hosted: HostSession, turns: int, work: Any) -> list[int]:

@@ -158,6 +158,11 @@ def has_thought(blocks: Iterable[Mapping[str, Any]]) -> bool:
     return any(block.get("type") in THOUGHT for block in blocks)
 
 
+def is_text(content: Any) -> bool:
+    """Return whether content is a text or has only text blocks."""
+    return all(map(_is_text, block_list(content)))
+
+
 def signatures(content: Any) -> list[str]:
     """Return the signatures of a reply's thinking, and the data of hidden thinking."""
     thoughts = (block for block in block_list(content) if block.get("type") in THOUGHT)

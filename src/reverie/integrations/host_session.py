@@ -30,6 +30,7 @@ from .history_pieces import (
     common_length,
     content_key,
     detached,
+    is_text,
     reply_key,
     signatures,
     without_cache_marks,
@@ -268,8 +269,11 @@ class HostSession:
     def _goes_on(self, pieces: Sequence[HistoryPiece]) -> bool:
         return bool(self._followed) and common_length(self._followed, pieces) == len(self._followed)
 
-    async def _follow(self, pieces: Sequence[HistoryPiece]) -> None:
-        """Log the differences between the host's history and the log, new parts only, then attach recalled memories."""
+    async def _follow(self, pieces: Sequence[HistoryPiece], *, may_cut: bool = True) -> None:
+        """Log the differences between the host's history and the log, new parts only, then attach recalled memories.
+
+        With ``may_cut``, what follows a result that the host rewrote with images is logged again.
+        """
         turns = self._turns()
         done, met = (len(self._followed), self._met) if self._goes_on(pieces) else (0, 0)
         self._followed = []
@@ -288,7 +292,12 @@ class HostSession:
         at = met - 1
         for piece in fresh:
             if piece.kind == "result":
-                await self._follow_result(turns[at] if at >= 0 else self._first, piece)
+                owner = turns[at] if at >= 0 else self._first
+                if may_cut and at >= 0 and owner.rewrites(piece) and not is_text(piece.content):
+                    await self._remove(turns[at:])  # a decision could only show text in place of the result
+                    self._logged_turns, self._added = turns[:at], min(at, self._added)
+                    return await self._follow(pieces, may_cut=False)
+                await self._follow_result(owner, piece)
                 continue
             at += 1
             if at == len(turns):
@@ -296,6 +305,7 @@ class HostSession:
         self._followed, self._met = list(pieces), at + 1
         if self._memory is not None:
             await self._memory.recall.surface()
+        return None
 
     async def _remove(self, gone: Sequence[LoggedTurn]) -> None:
         self._followed = []
@@ -332,7 +342,7 @@ class HostSession:
             await self._log_result(owner, piece)
         elif not result.contents:
             result.contents.add(piece.key)  # recovered from a log that holds a preview: accept the host's content
-        elif piece.key not in result.contents:
+        elif owner.rewrites(piece):
             cause = Cause(LAYER, "the host rewrote this result", moves_prefix=True)
             await self.session.log.decide(
                 ResultsCleared(cause, [Replacement(piece.id, _text(piece.content), piece.id, 0)])

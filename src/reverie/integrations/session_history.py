@@ -9,7 +9,7 @@ from ..conversation.cuts import Item
 from ..conversation.decisions import Snipped
 from ..conversation.entries import ASSISTANT, USER, reply_id
 from ..conversation.view import View
-from .history_pieces import block_list, content_key, message_key, reply_key
+from .history_pieces import HistoryPiece, block_list, content_key, message_key, reply_key
 
 OWN: Final = "items"
 """The field of a logged message or reply that holds the host's own form of it."""
@@ -30,6 +30,11 @@ class LoggedTurn:
         self.key = key
         self.uuids = uuids
         self.results: dict[str, LoggedResult] = {}
+
+    def rewrites(self, piece: HistoryPiece) -> bool:
+        """Say whether the host shows another content of a result than any that is known."""
+        known = self.results.get(piece.id)
+        return known is not None and bool(known.contents) and piece.key not in known.contents
 
     def entries(self) -> list[str]:
         """Return the uuids of all entries of this turn."""
