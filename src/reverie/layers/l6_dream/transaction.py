@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from ...errors import InputError, UnsafePath
-from ...memories.store.drafts import Draft, TransactionView
+from ...memories.store.drafts import Draft, Transaction
 from ...memories.store.index import (
     LINE_CHARS,
     MAX_BYTES,
@@ -58,7 +58,7 @@ class DreamTransaction:
 
 
 def dream_transaction(
-    table: TransactionView, dreams: Sequence[DreamProposal], policy: DreamPolicy, *, why: str, confirmed: bool = False
+    table: Transaction, dreams: Sequence[DreamProposal], policy: DreamPolicy, *, why: str, confirmed: bool = False
 ) -> DreamTransaction:
     """Return the transaction for the valid changes of these dreams; files that changed since are skipped.
 
@@ -93,7 +93,7 @@ def dream_transaction(
     return DreamTransaction(draft, checked.kept, tuple(skipped), len(after), index)
 
 
-def files_on(table: TransactionView) -> tuple[dict[str, bytes], dict[str, Trust]]:
+def files_on(table: Transaction) -> tuple[dict[str, bytes], dict[str, Trust]]:
     """Return the bytes of every current memory file, and the trust of each.
 
     An existing memory that cannot be read raises: nothing is decided about a directory that is only partly known. Only
@@ -191,7 +191,7 @@ def restored_files(history: History) -> frozenset[str]:
     )
 
 
-def undo_draft(table: TransactionView, entry: JournalEntry, *, who: str) -> tuple[Draft, tuple[str, ...]]:
+def undo_draft(table: Transaction, entry: JournalEntry, *, who: str) -> tuple[Draft, tuple[str, ...]]:
     """Return the draft that undoes a dream's journal entry, and the files left alone because they changed since.
 
     Raise ``InputError`` if every file it changed was changed again.
@@ -214,7 +214,7 @@ def undo_draft(table: TransactionView, entry: JournalEntry, *, who: str) -> tupl
 
 
 def _index_before(
-    table: TransactionView, entry: JournalEntry, files: Mapping[str, bytes | None], stay: Sequence[str]
+    table: Transaction, entry: JournalEntry, files: Mapping[str, bytes | None], stay: Sequence[str]
 ) -> str:
     """Return the current index with the lines of the undone files as before the dream; other later lines stay."""
     now = table.index

@@ -5,14 +5,15 @@ Each runs while the directory is locked and returns the draft of one transaction
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 
 from ...errors import InputError, StorageConflict
 from ...values import field, record
 from .frontmatter import Value
-from .index import changed, lines_of, listed_line, patched, rebuilt
+from .index import INDEX, changed, lines_of, listed_line, patched, rebuilt
 from .journal import Act, Change, History, JournalEntry
+from .names import check_file
 from .records import MemoryRecord, new_text, read_record, revised_text, version_of
 from .trust import Trust, worst
 
@@ -45,44 +46,54 @@ class Revision:
     """The hash that the file must have now; None accepts any."""
 
 
-class TransactionView(Protocol):
-    """The state of a locked memory directory, which a plan reads."""
+class Transaction:
+    """The state of a memory directory under its lock, which a plan reads; each file is read once."""
 
-    @property
-    def now(self) -> str:
-        """The time of the transaction, as ISO text."""
-        ...
+    def __init__(
+        self,
+        history: History,
+        now: str,
+        *,
+        load: Callable[[str], bytes | None],
+        parsed: Callable[[str, bytes], MemoryRecord],
+        heads: Callable[[], list[MemoryRecord]],
+    ) -> None:
+        """Read files by ``load`` and their memories by ``parsed``; ``heads`` returns all without their bodies."""
+        self.history = history
+        self.now = now
+        self.heads = heads
+        self.seen: dict[str, bytes | None] = {}
+        self._load = load
+        self._parsed = parsed
+
+    @cached_property
+    def index_data(self) -> bytes | None:
+        """The bytes of the index, None if there is none; raise ``StorageError`` if it is too large."""
+        return self._load(INDEX)
 
     @property
     def index(self) -> str:
-        """The current text of the index ``MEMORY.md``."""
-        ...
-
-    @property
-    def history(self) -> History:
-        """The journal of the directory so far."""
-        ...
+        """The text of the index when the transaction began."""
+        return (self.index_data or b"").decode("utf-8", "surrogateescape")
 
     def read(self, file: str) -> bytes | None:
-        """Return the bytes of a memory file; None if it does not exist."""
-        ...
+        """Return the bytes of a memory file; None if it does not exist; raise ``UnsafePath`` for a bad name."""
+        if file not in self.seen:
+            check_file(file)
+            self.seen[file] = self._load(file)
+        return self.seen[file]
 
     def record(self, file: str) -> MemoryRecord | None:
-        """Return the memory in a file with its body; None if it does not exist."""
-        ...
-
-    def heads(self) -> list[MemoryRecord]:
-        """Return all memories without their bodies."""
-        ...
+        """Return a memory with its body and its trust by the journal; None if it does not exist."""
+        data = self.read(file)
+        return None if data is None else self._parsed(file, data)
 
 
 def _day(now: str) -> str:
     return f"{now[:19]}Z"
 
 
-def save(
-    table: TransactionView, file: str, fields: Mapping[str, Value], body: str, *, who: str, why: str
-) -> Draft | None:
+def save(table: Transaction, file: str, fields: Mapping[str, Value], body: str, *, who: str, why: str) -> Draft | None:
     """Plan a new memory and its index line; None if the file exists with the same body and still holds.
 
     Raise ``StorageConflict`` if the file exists with another body.
@@ -107,7 +118,7 @@ def save(
     )
 
 
-def _revived(table: TransactionView, memory: MemoryRecord, who: str, why: str) -> Draft:
+def _revived(table: Transaction, memory: MemoryRecord, who: str, why: str) -> Draft:
     """Return the draft that lets a superseded memory hold again, because somebody said it again."""
     data = table.read(memory.file) or b""
     fields: dict[str, Value | None] = {"superseded_by": None, "ended": None, "modified": _day(table.now)}
@@ -116,7 +127,7 @@ def _revived(table: TransactionView, memory: MemoryRecord, who: str, why: str) -
     return Draft("updated", who, why, {memory.file: new}, index, expect={memory.file: version_of(data)})
 
 
-def revise(table: TransactionView, revision: Revision, *, who: str, why: str) -> Draft | None:
+def revise(table: Transaction, revision: Revision, *, who: str, why: str) -> Draft | None:
     """Plan another version of a memory; None if nothing changes. Its trust can only fall, its sources only grow.
 
     Raise ``InputError`` if there is no such memory, ``StorageConflict`` if it changed since ``expect``.
@@ -153,14 +164,14 @@ def _is_set(old: MemoryRecord, key: str, value: Value | None) -> bool:
     return (known or None) == (value or None)
 
 
-def _there(table: TransactionView, file: str) -> tuple[MemoryRecord, bytes]:
+def _there(table: Transaction, file: str) -> tuple[MemoryRecord, bytes]:
     data, memory = table.read(file), table.record(file)
     if data is None or memory is None:
         raise InputError(f"there is no memory {file}; 'reverie memory list' lists all memories")
     return memory, data
 
 
-def forget(table: TransactionView, files: Sequence[str], *, who: str, why: str) -> Draft:
+def forget(table: Transaction, files: Sequence[str], *, who: str, why: str) -> Draft:
     """Plan the removal of memories and their index lines; raise ``InputError`` if one does not exist."""
     for file in files:
         _there(table, file)
@@ -168,7 +179,7 @@ def forget(table: TransactionView, files: Sequence[str], *, who: str, why: str) 
     return Draft("forgotten", who, why, dict.fromkeys(files), index)
 
 
-def forget_source(table: TransactionView, source: str, *, who: str) -> Draft | None:
+def forget_source(table: Transaction, source: str, *, who: str) -> Draft | None:
     """Plan to remove all content from one source: each file returns to its version before, or is removed.
 
     Later versions of such a file are dropped too, since they may be derived from it. None if nothing came from it.
@@ -194,7 +205,7 @@ def comes_from(said: str, source: str) -> bool:
     return said == source or said.startswith(f"{source} ")
 
 
-def _following(table: TransactionView, index: str, files: Mapping[str, bytes | None]) -> str:
+def _following(table: Transaction, index: str, files: Mapping[str, bytes | None]) -> str:
     """Return the index without the removed files (None), with a line for each other file that lacks one or is renamed.
 
     A line whose file keeps its name and description stays, because a person may have written it.
@@ -215,7 +226,7 @@ def _title(memory: MemoryRecord) -> tuple[str, str]:
     return memory.name, memory.description
 
 
-def undo(table: TransactionView, entries: Sequence[JournalEntry], *, who: str) -> Draft:
+def undo(table: Transaction, entries: Sequence[JournalEntry], *, who: str) -> Draft:
     """Plan to undo these journal entries, given newest first, byte for byte.
 
     Raise ``InputError`` if a later change to one of the files is not undone too.
@@ -234,7 +245,7 @@ def undo(table: TransactionView, entries: Sequence[JournalEntry], *, who: str) -
     )
 
 
-def _index_before(table: TransactionView, entries: Sequence[JournalEntry], files: Mapping[str, bytes | None]) -> str:
+def _index_before(table: Transaction, entries: Sequence[JournalEntry], files: Mapping[str, bytes | None]) -> str:
     """Return the index as before these journal entries, given newest first.
 
     It is restored byte for byte if it was not changed since; else lines are added and removed by file.
@@ -247,7 +258,7 @@ def _index_before(table: TransactionView, entries: Sequence[JournalEntry], files
     return index if clean else _following(table, index, files)
 
 
-def rewind(table: TransactionView, later: Sequence[JournalEntry], *, who: str, why: str) -> Draft | None:
+def rewind(table: Transaction, later: Sequence[JournalEntry], *, who: str, why: str) -> Draft | None:
     """Plan to restore every file to its version before these entries (newest first); None if nothing differs."""
     history = table.history
     versions: dict[str, Change] = {}
@@ -262,20 +273,20 @@ def rewind(table: TransactionView, later: Sequence[JournalEntry], *, who: str, w
     return Draft("rewound", who, why, files, index) if files or index != table.index else None
 
 
-def reindex(table: TransactionView, *, who: str) -> Draft | None:
+def reindex(table: Transaction, *, who: str) -> Draft | None:
     """Plan to rebuild the index from the files; None if it is right already."""
     index = rebuilt(table.index, table.heads())
     return Draft("reindexed", who, "", {}, index) if index != table.index else None
 
 
-def bring(table: TransactionView, files: Mapping[str, bytes | None]) -> Draft | None:
+def bring(table: Transaction, files: Mapping[str, bytes | None]) -> Draft | None:
     """Plan to take over files from outside, with index lines made from them; None if there are none."""
     if not files:
         return None
     return Draft("outside", "outside", "imported", files, _following(table, table.index, files), ("outside",))
 
 
-def confirm(table: TransactionView, file: str, *, who: str, seen: str = "") -> Draft | None:
+def confirm(table: Transaction, file: str, *, who: str, seen: str = "") -> Draft | None:
     """Plan to give a memory user trust because the user confirmed it; None if it has that.
 
     ``seen`` begins the hash of the text that the user saw; raise ``InputError`` if the file has another one.
@@ -306,7 +317,7 @@ def last_trusted(history: History, file: str) -> bytes | None:
     return None
 
 
-def reject(table: TransactionView, file: str, *, who: str) -> Draft:
+def reject(table: Transaction, file: str, *, who: str) -> Draft:
     """Plan to restore the last trusted version of an unconfirmed memory, or to remove it if there is none.
 
     Raise ``InputError`` if the memory is not unconfirmed.

@@ -14,14 +14,13 @@ import time
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
-from functools import cached_property
 from hashlib import sha256
 from typing import Any, Final
 
 from ...errors import StorageConflict, StorageError, UnsafePath
 from ...paths import explain, explained, is_read_only, refuse_shared_link
 from ...values import record, replace
-from .drafts import Draft
+from .drafts import Draft, Transaction
 from .head_files import JOURNAL, Head, has_settled, memory_files, print_of, read_head, refuse_large
 from .index import INDEX, LoadedIndex, hunk_between, load
 from .journal import Act, Change, History, JournalEntry, Versions, change_to
@@ -63,44 +62,6 @@ def _head_trust(claim: Trust, version: str, known: FileTrust | None) -> Trust:
     if known is not None and claim == known.trust == "user":
         return "user" if version == known.version else "agent"
     return worst((claim, "agent", known.trust if known else "agent"))
-
-
-class Transaction:
-    """The state of a memory directory under its lock, which a plan reads; each file is read once."""
-
-    def __init__(self, store: MemoryStore, history: History, now: str) -> None:
-        self._store = store
-        self.history = history
-        self.now = now
-        self.seen: dict[str, bytes | None] = {}
-
-    @cached_property
-    def index_data(self) -> bytes | None:
-        """The bytes of the index, None if there is none; raise ``StorageError`` if it is too large."""
-        return read_plain(self._store.root, INDEX, is_memory=True)
-
-    @property
-    def index(self) -> str:
-        """The text of the index when the transaction began."""
-        return (self.index_data or b"").decode("utf-8", "surrogateescape")
-
-    def read(self, file: str) -> bytes | None:
-        """Return the bytes of a memory file; None if it does not exist; raise ``UnsafePath`` for a bad name."""
-        if file not in self.seen:
-            check_file(file)
-            self.seen[file] = read_plain(self._store.root, file, is_memory=True)
-        return self.seen[file]
-
-    def record(self, file: str) -> MemoryRecord | None:
-        """Return a memory with its body and its trust by the journal; None if it does not exist."""
-        data = self.read(file)
-        if data is None:
-            return None
-        return self._store.with_trust(read_record(file, data, scope=self._store.scope), self.history.trusts)
-
-    def heads(self) -> list[MemoryRecord]:
-        """Return all memories without their bodies."""
-        return self._store.scan_files(self.history.trusts).memories
 
 
 class MemoryStore:
@@ -346,7 +307,13 @@ class MemoryStore:
 
     def _transaction(self, history: History) -> Transaction:
         entries, now = history.entries, stamp(self._clock())
-        return Transaction(self, history, max(now, entries[-1].time) if entries else now)
+        return Transaction(
+            history,
+            max(now, entries[-1].time) if entries else now,
+            load=lambda file: read_plain(self.root, file, is_memory=True),
+            parsed=lambda file, data: self.with_trust(read_record(file, data, scope=self.scope), history.trusts),
+            heads=lambda: self.scan_files(history.trusts).memories,
+        )
 
     def _compare(self, transaction: Transaction, draft: Draft) -> None:
         for file, expected in draft.expect.items():
