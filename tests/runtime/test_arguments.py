@@ -194,3 +194,23 @@ def test_what_is_no_text_is_refused_by_its_name(tmp_path: Path) -> None:
         ):
             with pytest.raises(InputError, match=re.escape(said)):
                 refused()
+
+
+def test_an_open_agent_refuses_a_wrong_argument_and_stays_as_it_is(tmp_path: Path) -> None:
+    async def steps() -> None:
+        async with Agent(model=ScriptedModel(["done"]), cwd=tmp_path, storage=InMemoryStorage()) as opened:
+            agent: Any = opened
+            with pytest.raises(InputError, match="mode is 'Plan': pass one of default"):
+                agent.mode = "Plan"
+            assert agent.mode == "default"
+            for refused, said in (
+                (lambda: agent.approve_plan("all"), "mode is 'all'"),
+                (lambda: agent.use_model(5), "the model's name is of type int: pass text"),
+                (lambda: agent.spawn(5), "prompt is of type int: pass text"),
+            ):
+                with pytest.raises(InputError, match=said):
+                    await refused()
+            with pytest.raises(InputError, match="listener is of type int"):
+                agent.listen(5)
+
+    anyio.run(steps)

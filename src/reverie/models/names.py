@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
+from ..arguments import check_text
 from ..errors import ModelError, ModelUnknown
 from ..extras import install_command
 from ..model_facts import ModelFacts, default_model, facts_of, near_model
@@ -133,6 +134,8 @@ def full_name(
 ) -> str:
     """Return a model's name as ``provider:id``, aliases resolved; raise ``ModelUnknown`` if it implies no provider."""
     known = os.environ if environ is None else environ
+    if name is not None:
+        check_text("the model's name", name)
     asked = _resolved((name or "").strip(), aliases or {}) or default_name(known)
     provider, colon, model_id = asked.partition(":")
     if provider in _PACKAGES and (colon or provider == asked):

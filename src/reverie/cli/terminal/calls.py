@@ -55,7 +55,7 @@ def outcome(name: str, text: str, *, lines: int, is_error: bool, seconds: float 
     first = next((line for line in text.splitlines() if line.strip()), "")
     if is_error:
         return one_line(first or "failed", OUTCOME_CHARS) + took
-    if name == "Plan":  # what follows its first sentence is for the model
+    if name == "Plan":  # the text after its first sentence is for the model
         return one_line(first.partition(". ")[0], OUTCOME_CHARS)
     if name in RESULT_NOUNS and lines:
         return counted(lines, RESULT_NOUNS[name]) + took

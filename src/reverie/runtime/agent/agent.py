@@ -24,7 +24,7 @@ from ...settings import Mode, Settings
 from ...tools import relay_tools
 from ...tools.tool import Tool
 from ...values import replace
-from ..guard.permissions import Approver
+from ..guard.permissions import Approver, check_mode
 from ..mail.delivery import ControlHandler
 from ..mail.post_office import Bridge
 from ..memory.session import Session
@@ -373,6 +373,7 @@ class Agent:
 
     @mode.setter
     def mode(self, mode: Mode) -> None:
+        check_mode(mode)
         self._options = replace(self._options, mode=mode)
         if self._stack is not None:
             self.parts.runs.mode = mode

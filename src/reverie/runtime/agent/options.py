@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Any, cast
 
 from ...arguments import check_callable, check_number, check_parts, check_text, check_type
 from ...errors import InputError
@@ -13,7 +13,7 @@ from ...ports import Model, Storage
 from ...settings import HOOK_EVENTS, Mode, Settings
 from ...tools.tool import Tool
 from ...values import record
-from ..guard.permissions import Approver
+from ..guard.permissions import Approver, check_mode
 from ..mail.delivery import ControlHandler
 from ..mail.post_office import Bridge
 from .team.roster import Lineage
@@ -65,8 +65,7 @@ class AgentOptions:
             check_parts("model", self.model, ("model_id", "stream"), "the name of a model, or a Model")
         elif not self.model.strip():
             raise InputError("the model's name is empty: name one, or leave model out for that of the settings")
-        if self.mode not in get_args(Mode):
-            raise InputError(f"mode is {self.mode!r}: pass one of {', '.join(get_args(Mode))}")
+        check_mode(self.mode)
         if self.system is not None:
             check_text("system", self.system)
         check_text("subject", self.subject)

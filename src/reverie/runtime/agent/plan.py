@@ -14,7 +14,7 @@ from ...errors import InputError
 from ...layers.l7_relay import PlanApprovalResponse
 from ...settings import Mode
 from ...tools.tool import Access
-from ..guard.permissions import Approval
+from ..guard.permissions import Approval, check_mode
 from ..session.plan.keeper import PLAN_TOOL, PlanKeeper, state_sentence
 from ..session.standing_context import ContextSource
 from .tool_runs import ToolRuns
@@ -107,6 +107,7 @@ class PlanApproval:
 
         A sub-agent's mode never allows more than that of its lead. Raise ``InputError`` if no plan waits.
         """
+        check_mode(mode)
         await self._keeper.adopt()
         self._waiting()
         sets_mode = self._runs.mode in (PLAN, "default")

@@ -10,8 +10,9 @@ from __future__ import annotations
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, get_args
 
+from ...errors import InputError
 from ...settings.records import Mode, PermissionRules
 from ...tools import Access
 from ...tools.files.readable import ReadScope, absolute_path, is_beneath, matches_path
@@ -131,6 +132,12 @@ class PermissionScope:
     """The user's home directory; None means the home directory of this process."""
     sandboxed: bool = True
     """Whether this machine has a sandbox (``sandbox.available().works``)."""
+
+
+def check_mode(mode: Mode) -> None:
+    """Raise ``InputError`` unless a permission mode is one of those that exist."""
+    if mode not in get_args(Mode):
+        raise InputError(f"mode is {mode!r}: pass one of {', '.join(get_args(Mode))}")
 
 
 def decide(rules: PermissionRules, mode: Mode, tool: str, access: Access, scope: PermissionScope) -> Verdict:

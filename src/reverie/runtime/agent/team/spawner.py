@@ -14,6 +14,7 @@ from typing import Final
 
 import anyio
 
+from ....arguments import check_text
 from ....conversation.decisions import AgentFinished, AgentSpawned, Cause, MessageQueued
 from ....errors import InputError, ReverieError, SessionError
 from ....events import AgentEnded, AgentStarted, Event, FellBack
@@ -100,6 +101,7 @@ class Spawner:
 
         Return at once for a background agent; otherwise wait for its end and return its result.
         """
+        check_text("prompt", request.prompt)
         found = self._check_start(request)
         prompt, background = request.prompt, request.background or (found is not None and found.background)
         worktree = request.worktree or (found is not None and found.worktree)
