@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import socket
 import subprocess
 import sys
 import tarfile
@@ -34,6 +35,7 @@ from reverie.runtime.search.sessions import SessionSearch
 from reverie.runtime.search.shared_words import index_logs, words_of
 from reverie.runtime.session.ledger import open_ledger
 from reverie.settings import Settings
+from reverie.storage.postgres import connections
 from reverie.storage.postgres.migrate import migrate, migrations, status
 from reverie.storage.postgres.search import SharedWords
 from reverie.storage.postgres.storage import PostgresStorage
@@ -259,6 +261,18 @@ def test_a_database_of_an_older_version_keeps_its_rows_when_it_is_migrated(
         storage.records.enter_calls([{"id": "c1", "session": "s", "project": "p", "day": "2026-11-17", "usd": 9.0}])
         rows = storage.records.ledger("SELECT day, usd, read, model FROM calls WHERE day >= ?", ["2026-11-17"])
     assert rows == [("2026-11-17", 1.5, 0, "")]
+
+
+def test_a_server_that_never_answers_is_waited_for_as_long_as_any_other(
+    reverie: Reverie, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(connections._CUT_OFF, "connect_timeout", 2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"postgresql://somebody@127.0.0.1:{silent.getsockname()[1]}/reverie"
+        for command in ("status", "migrate"):
+            code, _, err = reverie("db", command, "--database", url)
+            assert code != 0
+            assert "timeout" in err
 
 
 def test_an_unreachable_database_is_one_line_with_its_place(reverie: Reverie) -> None:

@@ -51,7 +51,7 @@ def install(url: str, *, grant: str = "", worker: str = "") -> bool:
     The role ``grant`` may then queue and see the jobs of its tenant; the role ``worker`` runs the jobs of all tenants.
     """
     try:
-        with psycopg.connect(url) as connection:
+        with psycopg.connect(**parameters(url)) as connection:
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
             found = connection.execute("SELECT to_regclass(%s) IS NULL", (f"{SCHEMA}.procrastinate_jobs",)).fetchone()
             is_new = found is not None and bool(found[0])

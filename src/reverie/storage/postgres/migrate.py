@@ -12,7 +12,7 @@ from psycopg import sql
 
 from ...errors import NewerVersion, StorageError
 from ...values import record
-from .connections import Row, first_line, place_of
+from .connections import Row, first_line, parameters, place_of
 
 _LOCK: Final = 7_250_123_904_511_786_001
 """The key of the advisory lock that one migrating process holds."""
@@ -125,7 +125,7 @@ def _connected(url: str) -> Generator[psycopg.Connection[Row]]:
     """Open a connection for a block; raise ``StorageError`` for every failure of the database."""
     place = place_of(url)
     try:
-        with psycopg.connect(url, autocommit=True) as connection:
+        with psycopg.connect(autocommit=True, **parameters(url)) as connection:
             yield connection
     except psycopg.Error as error:
         raise StorageError(
