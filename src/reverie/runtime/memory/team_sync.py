@@ -240,10 +240,11 @@ class TeamSync:
         for name in [one.file for one in self._store.scan().memories if one.problem]:
             heads = [commit for commit in (self._head(), merged) if commit]
             last = run_git(self.folder, "log", "-1", "--format=%H %P", *heads, "--", name).stdout.split()
-            now, then = self._bytes(name), self._taken(last[0], name) if len(last) == 3 else None
-            versions = [self._taken(commit, name) for commit in last[1:]] if now == then else []
+            if len(last) != 3 or run_git(self.folder, "diff", "--quiet", last[0], "--", name).returncode:
+                continue  # no merge made it so, or somebody changed it since
+            now, versions = self._bytes(name) or b"", [self._taken(commit, name) for commit in last[1:]]
             if not any(versions) or any(read_record(name, one or b"").problem for one in versions):
-                replace_file(str(self.folder), name, now or b"")
+                replace_file(str(self.folder), name, now)
             elif kept := self._keep_both(name, *versions):
                 both.append(kept)
         return both
