@@ -22,6 +22,7 @@ from reverie.conversation.decisions import (
 )
 from reverie.conversation.wire.validate import problems
 from reverie.errors import ModelUnavailable, StorageError, ThinkingRefused
+from reverie.events import BackgroundChanged
 from reverie.layers.l4_compact import CompactPolicy
 from reverie.model_facts import facts_of
 from thinking_desk import CHECKED, FREE, GREP, READ, SYSTEM, Desk, thoughts
@@ -278,6 +279,28 @@ def test_a_change_of_model_strips_nothing_and_the_thinking_is_there_when_the_mod
 async def _filled(desk: Desk, session: Session, prompts: int, size: int = 1_500) -> None:
     for number in range(prompts):
         await desk.ask(session, f"Prompt {number}.", size=size)
+
+
+@pytest.mark.requirement("V5", "U3")
+def test_a_model_that_breaks_while_it_writes_a_summary_in_the_background_leaves_the_session_as_it_was() -> None:
+    async def main() -> None:
+        desk, broken = Desk(window=40_000), list[str]()
+
+        async def pause(_: dict[str, Any]) -> None:
+            broken.append("once")
+            raise KeyError("a mistake of its author")
+
+        desk.models[CHECKED].pause = pause
+        failed: list[str] = []
+        async with desk.session() as session:
+            session.listen(lambda event: failed.append(event.detail) if isinstance(event, BackgroundChanged) else None)
+            while not broken:
+                await desk.ask(session, "Go on.", size=800)
+            await desk.ask(session, "Are you still there?")
+        assert "a mistake of its author" in str(failed)
+        assert desk.refusals == []
+
+    anyio.run(main)
 
 
 @pytest.mark.requirement("V5")

@@ -14,7 +14,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from ....conversation.decisions import Cause, CompactionFailed, CompactionPrepared
-from ....errors import CompactionError, ModelRefused, ReverieError, StorageError
+from ....errors import CompactionError, ModelRefused, StorageError
 from ....events import BackgroundChanged, FellBack
 from ....layers.l4_compact import CutRange, SignedSummary, parts_tool_changes
 from ..host import SessionHost
@@ -77,11 +77,12 @@ class BackgroundCompaction:
             taking, made = await self._draft.by_provider(asked)
             await self._log(taking, made.signed, asked.reason, made.calls, made.cost_usd)
             self._session.log.emit(BackgroundChanged(name, "compaction", "completed"))
-        except ReverieError as error:
+        except Exception as error:  # also one of a caller's own model, which must not end the other tasks
             declined = isinstance(error, SummaryRefused) and not error.later
+            said = str(error) or type(error).__name__
             with suppress(StorageError):  # the next entry of the conversation fails with the same reason
-                await self._fail(asked.reason, str(error), declined=declined)
-            self._session.log.emit(BackgroundChanged(name, "compaction", "failed", str(error)))
+                await self._fail(asked.reason, said, declined=declined)
+            self._session.log.emit(BackgroundChanged(name, "compaction", "failed", said))
         except BaseException:
             self._session.log.emit(BackgroundChanged(name, "compaction", "killed"))
             raise

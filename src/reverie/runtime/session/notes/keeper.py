@@ -15,7 +15,7 @@ from anyio.abc import TaskGroup
 from ....conversation.decisions import Cause, NotesUpdated
 from ....conversation.identifiers import struck_names
 from ....conversation.view import View
-from ....errors import InputError, ReverieError, StorageConflict, StorageError
+from ....errors import InputError, StorageConflict, StorageError
 from ....events import BackgroundChanged, FellBack, NotesWritten
 from ....layers.l3_notes import (
     CURRENT,
@@ -191,8 +191,8 @@ class NotesKeeper:
         try:
             await self._finish(manual=False, local=False)
             self._session.log.emit(BackgroundChanged(name, "notes", "completed"))
-        except ReverieError as error:  # the session continues without notes
-            self._session.log.emit(BackgroundChanged(name, "notes", "failed", str(error)))
+        except Exception as error:  # the session continues without notes
+            self._session.log.emit(BackgroundChanged(name, "notes", "failed", str(error) or type(error).__name__))
         except BaseException:
             self._session.log.emit(BackgroundChanged(name, "notes", "killed"))
             raise
