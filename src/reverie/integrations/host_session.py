@@ -272,7 +272,7 @@ class HostSession:
     async def _follow(self, pieces: Sequence[HistoryPiece], *, may_cut: bool = True) -> None:
         """Log the differences between the host's history and the log, new parts only, then attach recalled memories.
 
-        With ``may_cut``, what follows a result that the host rewrote with images is logged again.
+        With ``may_cut``, the messages after a result that the host rewrote with images are logged again.
         """
         turns = self._turns()
         done, met = (len(self._followed), self._met) if self._goes_on(pieces) else (0, 0)
