@@ -50,6 +50,13 @@ def test_what_is_no_content_is_refused_and_leaves_no_entry(tmp_path: Path, conte
     anyio.run(steps)
 
 
+def test_an_image_without_a_source_is_refused(tmp_path: Path) -> None:
+    with SyncSession.open("s", cwd=tmp_path, storage=InMemoryStorage()) as session:
+        for image in ({"type": "image"}, {"type": "image", "source": "a.png"}):
+            with pytest.raises(InputError, match="the message has a block 'image' without a source"):
+                session.say([image])
+
+
 def test_content_blocks_of_every_type_are_accepted(tmp_path: Path) -> None:
     async def steps() -> None:
         async with Session.open("s", cwd=tmp_path, storage=InMemoryStorage()) as session:

@@ -69,6 +69,8 @@ def check_content(argument: str, given: object, *, may_be_empty: bool = True) ->
                 f"{argument} has an item that is no content block: pass text or a list of content blocks, such as "
                 "{'type': 'text', 'text': '...'}"
             )
+        if kind in ("image", "document") and not isinstance(block.get("source"), dict):
+            raise InputError(f"{argument} has a block {kind!r} without a source: pass it as the Messages API takes it")
 
 
 def text_block(text: str) -> Block:
