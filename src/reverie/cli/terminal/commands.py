@@ -457,7 +457,7 @@ async def run_command(chat: Chat, line: str) -> None:
     command = COMMANDS.get({"exit": "quit", "new": "clear", "skill": "skillify"}.get(name, name))
     if command is None and name not in chat.own:
         if name in own_commands(chat.settings.home, chat.agent.cwd, is_trusted=True):
-            why = "'reverie trust' shows what trusting it allows"
+            why = "'reverie trust' shows the things that this would allow"
             chat.transcript.note(f"/{name} is a command of this project, which you have not trusted: {why}", "warning")
             return
         near = get_close_matches(name, [*COMMANDS, *chat.own], n=1)
