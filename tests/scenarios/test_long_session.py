@@ -217,9 +217,9 @@ def played(harbour: Harbour, prompts: Sequence[int]) -> None:
     for number in range(1, PROMPTS + 1):
         changes.get(number, lambda: None)()
         if number == 7:
-            harbour.memory.save("The lighthouse is painted: LIGHT-VALUE", type="project", why="told today")
+            harbour.memory.save("The lighthouse is painted: LIGHT-VALUE", type="project", why="told by the user")
             brain.now("index", "<memory-index", "LIGHT-VALUE")
-            brain.now("recalled light", "**Why:** told today", "LIGHT-VALUE")
+            brain.now("recalled light", "**Why:** told by the user", "LIGHT-VALUE")
         text = "When does the zebra ferry leave?" if number in (3, 11) else f"Survey part {number}."
         text = "How is the lighthouse painted today?" if number == 7 else text
         if number == 3:
