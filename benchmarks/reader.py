@@ -12,7 +12,8 @@ Every session is compacted, once, three and five times in a row, in a small wind
     originals       of the evidence of all questions of the session and other pieces of its originals, shuffled, as long
                     as ours: no text of that length that has all facts can be expected to do better
 
-An answer is right if it contains an accepted one, as whole words, without a mark at its end; nothing else judges it.
+An answer is right if it contains an accepted one, as whole words, without a mark at its end, and is no copy of a long
+part of the question; nothing else judges it.
 Without a reader the table has the results of literal match alone: the share of answers that are in the text, in a
 sentence, that is on a line with at least four other words, and near the question, that is in the 240 tokens of the text
 that share most words with what it quotes, rare ones first: a reader would look there.
@@ -57,6 +58,7 @@ SYSTEM = "You answer questions about a text. Answer with the exact name, number 
 SNIPPETS, READ_BACK = 10, 2
 MOST_ANSWER_TOKENS = 24
 LEAST_WORDS = 4
+COPIED_CHARS = 40
 READING_BACK = re.compile(r"^Any message of the part that was cut can be read back.*$", re.MULTILINE)
 HANDLE = re.compile(r"cut-[0-9a-f-]+|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 QUOTED = re.compile(r"`[^`]+`|\".+\"")
@@ -159,6 +161,11 @@ def holds(text: str, answers: Sequence[str]) -> bool:
     return any(re.search(_pattern(answer), text, re.IGNORECASE) for answer in answers)
 
 
+def is_copied(answer: str, question: str) -> bool:
+    """Say whether an answer only repeats a part of the question that is longer than most answers."""
+    return len(answer) > COPIED_CHARS and answer in question
+
+
 def in_a_sentence(text: str, answers: Sequence[str]) -> bool:
     """Say whether an answer is on a line with at least four other words."""
     return any(
@@ -247,7 +254,7 @@ async def measured(
                         began = time.perf_counter()
                         row.answer = await reader.answer(text, question)
                         row.seconds = time.perf_counter() - began
-                        row.right = holds(row.answer, question.answers)
+                        row.right = holds(row.answer, question.answers) and not is_copied(row.answer, question.text)
                     told(row)
                     rows.append(row)
     return rows
