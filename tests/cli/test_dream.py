@@ -108,6 +108,7 @@ class Heard:
 
     def __init__(self, settings: Settings) -> None:
         self.name = "s1"
+        self.log = self.policy = self
         self.settings = settings
         self.model = None
         self.events: list[Event] = []

@@ -139,7 +139,7 @@ def test_a_listener_that_fails_stops_nothing(tmp_path: Path) -> None:
 
 def test_a_ledger_that_cannot_be_read_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:
     (tmp_path / FILE_NAME).mkdir()
-    with LedgerStore(tmp_path) as store, pytest.raises(StorageError, match="cannot be read"):
+    with LedgerStore(tmp_path) as store, pytest.raises(StorageError, match="cannot be used"):
         store.by("session")
 
 

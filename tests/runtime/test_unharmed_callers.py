@@ -572,7 +572,8 @@ def test_closing_asks_once_about_work_that_was_given_up() -> None:
 def test_a_summary_by_the_provider_is_heard_while_it_is_written() -> None:
     heard: list[bool] = []
     host: Any = SimpleNamespace(
-        settings=Settings(Path("none")), patience=SimpleNamespace(hear=lambda: heard.append(True))
+        policy=SimpleNamespace(settings=Settings(Path("none"))),
+        patience=SimpleNamespace(hear=lambda: heard.append(True)),
     )
     nobody: Any = None
     summaries: Any = ProviderSummaries(host, nobody)

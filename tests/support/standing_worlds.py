@@ -112,6 +112,7 @@ class StandingWorld:
         self.random = Random(seed)
         self.entries: list[Entry] = []
         self.view = View()
+        self.log = self.policy = self
         self.settings = _SETTINGS
         self.thresholds = thresholds(Window(self.random.choice((30_000, 60_000, 200_000)), "facts", 8_000))
         self.messages_only = False

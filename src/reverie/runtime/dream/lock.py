@@ -169,7 +169,8 @@ class DreamLock:
             with temporary_file(journal, holder.note, _STAMP_DRAFT):
                 os.utime(_STAMP_DRAFT, ns=(_ns(holder.began), _ns(holder.began)), dir_fd=journal)
                 os.rename(_STAMP_DRAFT, STAMP, src_dir_fd=journal, dst_dir_fd=root)
-            sync_folder(root)
+            with suppress(OSError):  # a stamp that a power cut takes back costs one more dream
+                sync_folder(root)
 
 
 class HeldLock:
