@@ -169,7 +169,7 @@ class DreamLock:
             with temporary_file(journal, holder.note, _STAMP_DRAFT):
                 os.utime(_STAMP_DRAFT, ns=(_ns(holder.began), _ns(holder.began)), dir_fd=journal)
                 os.rename(_STAMP_DRAFT, STAMP, src_dir_fd=journal, dst_dir_fd=root)
-            with suppress(OSError):  # a stamp that a power cut takes back costs one more dream
+            with suppress(OSError):  # the old stamp, after a power cut, costs one more dream
                 sync_folder(root)
 
 

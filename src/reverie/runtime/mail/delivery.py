@@ -26,7 +26,7 @@ from .mailbox import Mailbox
 MAX_LETTERS: Final = 50
 MAX_CHARS: Final = 100_000
 SUMMARY_CHARS: Final = 200
-"""The length of the beginning of a message that stands for a missing summary."""
+"""The length of the beginning of a message, in place of a missing summary."""
 
 ControlHandler = Callable[[Letter], None]
 
