@@ -57,7 +57,7 @@ def test_the_twin_that_repeats_after_an_undone_cut_is_caught(monkeypatch: pytest
 @pytest.mark.requirement("W8")
 def test_the_twin_that_repeats_what_a_tool_call_shows_again_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cuts, "_place_of", lambda *_: -1)
-    found = (wrong for world in played(400) for wrong in world.violations if "times" in wrong)
+    found = (wrong for world in played(8_000) for wrong in world.violations if "times" in wrong)
     assert any(one.startswith("steps") for one in found)
 
 

@@ -137,6 +137,17 @@ def test_the_context_manager_works_in_async_code_too() -> None:
         socket.create_connection((urlsplit(url).hostname, urlsplit(url).port), timeout=60)
 
 
+def test_a_client_that_is_killed_while_it_sends_its_request_is_not_refused() -> None:
+    with MessagesServer(lambda request: "Yes.") as server:
+        place = urlsplit(server.base_url)
+        head = "POST /v1/messages HTTP/1.1\r\nhost: test\r\nx-api-key: any\r\nanthropic-version: 2023-06-01\r\n"
+        for _ in range(20):
+            with socket.create_connection((place.hostname, place.port), timeout=60) as connection:
+                connection.sendall(f'{head}content-length: 1000\r\n\r\n{{"model"'.encode())
+        assert ask(server, {"messages": HELLO})[0] == 200
+    assert (server.refusals, server.errors) == ([], [])
+
+
 def test_a_reply_function_may_be_async() -> None:
     async def reply(request: dict[str, Any]) -> str:
         return "Awaited."

@@ -143,6 +143,8 @@ class MessagesServer(LoopbackServer):
 
     def _endpoint(self, inner: Any) -> Any:
         """Return an endpoint that checks the key first and turns every refusal into an error reply."""
+        from starlette.requests import ClientDisconnect
+        from starlette.responses import Response
 
         async def endpoint(request: Request) -> Any:
             request_id = self._provider.next_id("req")
@@ -153,6 +155,8 @@ class MessagesServer(LoopbackServer):
                 )
             except ProviderRefusal as refusal:
                 return self._refused(refusal, request_id)
+            except ClientDisconnect:  # it was killed while it sent its request, and reads no reply
+                return Response(status_code=400)
             except Exception as error:
                 self.errors.append(error)
                 return self._refused(ProviderRefusal(500, f"the test server failed: {error!r}"), request_id)
