@@ -375,7 +375,8 @@ def test_values_of_the_wrong_type_never_raise(name: str, recordings: Any, seed: 
     chance = random.Random(f"{name}:{seed}")
     rows = [json.loads(line) for line in (SAMPLES / name).read_text().splitlines()]
     for _ in range(5):
-        recordings.import_rows([row for row in (retyped(row, chance) for row in rows) if isinstance(row, dict)])
+        found = recordings.import_rows([row for row in (retyped(row, chance) for row in rows) if isinstance(row, dict)])
+        assert all(entry.uuid and entry.kind for one in found for entry in one.entries)
 
 
 def test_a_damaged_database_of_opencode_is_read_as_far_as_it_holds(database: Path, seed: int) -> None:

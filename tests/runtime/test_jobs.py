@@ -387,6 +387,8 @@ def test_a_worker_waits_for_a_database_that_goes_away(
             group.cancel_scope.cancel()
 
     anyio.run(run)
+    assert list(answers) == [], "the database went away twice"
+    assert queue.jobs() == []
 
 
 def test_a_worker_that_others_counted_as_dead_registers_again(

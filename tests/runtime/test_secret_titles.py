@@ -68,6 +68,8 @@ def test_a_value_that_its_title_calls_a_secret_is_refused(memory: Memory, door: 
 )
 def test_other_titles_and_words_are_saved(memory: Memory, door: str, title: str, text: str) -> None:
     DOORS[door](memory, title, text)
+    stored = b"".join(path.read_bytes() for path in memory.path.rglob("*.md"))
+    assert text.encode() in stored
 
 
 @pytest.mark.requirement("M10")

@@ -357,6 +357,7 @@ def test_lines_that_no_call_waits_for_are_flushed_in_the_background(
             with anyio.fail_after(60):
                 while not disk.is_safe(place.log):
                     await anyio.sleep(0.01)
+            assert disk.is_safe(place.log), "while the session is open"
 
     anyio.run(steps)
 

@@ -105,3 +105,4 @@ def test_a_refused_change_ends_the_task_and_a_killed_terminal_leaves_nothing(ter
     terminal.wait("You refused the change")
     terminal.tmux("kill-session")
     terminal.wait(lambda _: not list(temporary.iterdir()), where=lambda: "")
+    assert not list(temporary.iterdir())
