@@ -120,6 +120,26 @@ def test_a_call_and_its_result_are_one_hit_that_shows_both(tmp_path: Path) -> No
     assert "quagga" not in alone  # a result by itself does not say what was run
 
 
+@pytest.mark.requirement("R9")
+@pytest.mark.parametrize(
+    "quoted", ["`make test 2>&1 | head -5`", '"make  test 2>&1 | HEAD -5"', "“make test 2>&1 | head -5”"]
+)
+def test_a_quoted_phrase_is_found_word_for_word_before_messages_with_its_words(tmp_path: Path, quoted: str) -> None:
+    script = Script()
+    script.user("The head of make says that test 5 fails: make test, make test, 2 of them, 1 head, 5 heads")
+    for at, command in enumerate(("make test 2>&1 | head -50", "make test 2>&1 | head -5", "make test | tail -5")):
+        script.reply(call(f"t{at}", "Bash", command=command))
+        script.result(f"t{at}", f"outcome {at}")
+    storage = FileStorage(tmp_path)
+    Library(storage).store("projects/p/s.jsonl", script.entries)
+    storage.close()
+    with SessionSearch(tmp_path) as search:
+        found = search.search(f"What did {quoted} print?")
+        by_words = search.search("What did make test 2>&1 | head -5 print?")
+    assert found[0].snippet == "Bash make test 2>&1 | head -5 -> outcome 1"
+    assert "outcome" not in by_words[0].snippet
+
+
 def test_a_speaker_in_the_question_says_whose_message_is_meant(tmp_path: Path) -> None:
     folder = tmp_path / "projects" / "p"
     folder.mkdir(parents=True)

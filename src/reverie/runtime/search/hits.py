@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Any, Final
 
 from ...conversation.authorship import strings_of, text_of, without_our_text
 from ...conversation.entries import Entry
 from ...memories.recall.terms import snippet, weight
-from ...values import record, rows_of
+from ...values import record, replace, rows_of
 from .log_text import speaker_of, text_of_entry
 from .message_scores import SessionRanking, SessionScore
 
@@ -17,11 +18,17 @@ Cut = Callable[..., str]
 
 CANDIDATES: Final = 2
 """Messages to rank for each one to show: a call and its result are shown as one."""
+PHRASE_CANDIDATES: Final = 50
+"""Messages in which a quoted phrase of the query is looked for."""
 _SNIPPET_CHARS: Final = 300
 _NEAR: Final = 8
 """The most messages between a call and its result: those of other calls at the same time."""
 _HEAD_CHARS: Final = 100
 _LEAST_RESULT_CHARS: Final = 60
+_QUOTED: Final = re.compile(r"`([^`\n]{3,})`|\"([^\"\n]{3,})\"|“([^”\n]{3,})”|«([^»\n]{3,})»")
+
+ReadEntries = Callable[[int, Sequence[int]], Mapping[int, Entry]]
+"""Returns messages of a log by their numbers."""
 
 
 @record
@@ -39,16 +46,34 @@ class SearchHit:
     score: float
 
 
+def phrases_in(query: str) -> list[re.Pattern[str]]:
+    """Return patterns that find the parts of a query between quotation marks or backticks, in any case and spacing."""
+    quoted = (r"\s+".join(map(re.escape, "".join(found).split())) for found in _QUOTED.findall(query))
+    return [re.compile(rf"(?<!\w){phrase}(?!\w)", re.IGNORECASE) for phrase in quoted if phrase]
+
+
+def with_phrases_first(ranked: SessionRanking, phrases: Sequence[re.Pattern[str]], read: ReadEntries) -> SessionRanking:
+    """Return the ranking with the messages first that have most of the phrases, counted in characters."""
+    numbers = {log: [one.number for one in ranked.messages if one.session == log] for log in _logs(ranked.messages)}
+    texts = {
+        (log, number): text_of_entry(entry)
+        for log, some in numbers.items()
+        for number, entry in read(log, some).items()
+    }
+
+    def shared(one: SessionScore) -> int:
+        found = (phrase.search(texts.get((one.session, one.number), "")) for phrase in phrases)
+        return sum(len(match.group()) for match in found if match)
+
+    return replace(ranked, messages=tuple(sorted(ranked.messages, key=lambda one: -shared(one))))
+
+
 def shown_hits(
-    ranked: SessionRanking,
-    limit: int,
-    key_of: Callable[[int], str],
-    read: Callable[[int, Sequence[int]], Mapping[int, Entry]],
+    ranked: SessionRanking, limit: int, key_of: Callable[[int], str], read: ReadEntries
 ) -> list[SearchHit] | None:
     """Return the ranked messages, at most ``limit``; None if one is not in its log, which was replaced.
 
-    ``read`` returns messages of a log by their numbers. A tool call and its result are one hit, at the place of the
-    better one.
+    A tool call and its result are one hit, at the place of the better one.
     """
     shown: list[SearchHit] = []
     seen: dict[int, set[str]] = {}
@@ -75,7 +100,7 @@ def shown_hits(
     return shown
 
 
-def _logs(some: Sequence[SessionScore]) -> set[int]:
+def _logs(some: Iterable[SessionScore]) -> set[int]:
     return {one.session for one in some}
 
 

@@ -26,7 +26,7 @@ from ...storage.files import FileStorage
 from ...storage.sqlite import delete_database, is_damage
 from ...values import record, replace
 from ..places.storage import storage_of
-from .hits import CANDIDATES, SearchHit, shown_hits
+from .hits import CANDIDATES, PHRASE_CANDIDATES, SearchHit, phrases_in, shown_hits, with_phrases_first
 from .index import LogRow, SearchRows, index_in_memory, open_index
 from .log_text import logs_in, mark_of, messages_in, whole_lines
 from .message_scores import SessionRanking, Weights, rank
@@ -107,16 +107,26 @@ class SessionSearch:
     def search(
         self, query: str, *, project: str | None = None, limit: int = 10, refresh: bool = True
     ) -> list[SearchHit]:
-        """Return the messages most relevant to a query, best first; ``refresh`` reads new log lines first."""
+        """Return the messages most relevant to a query, best first; ``refresh`` reads new log lines first.
+
+        Messages with a quoted phrase of the query come before others.
+        """
+        phrases = phrases_in(query)
+        most = max(CANDIDATES * limit, PHRASE_CANDIDATES if phrases else 0)
 
         def searched(rows: SearchRows) -> list[SearchHit]:
+            def read(log: int, some: Sequence[int]) -> dict[int, Entry]:
+                return self._entries(rows, log, some)
+
             follow, within = refresh, None
             for _ in range(_TRIES):
                 if follow:
                     within = self._follow_found(rows, query, project)
                 with self._transaction("BEGIN"):  # a consistent state of the rows, while others may write
-                    ranked = self._ranked(rows, query, project, CANDIDATES * limit, within)
-                    shown = shown_hits(ranked, limit, rows.key_of, lambda log, some: self._entries(rows, log, some))
+                    ranked = self._ranked(rows, query, project, most, within)
+                    if phrases:
+                        ranked = with_phrases_first(ranked, phrases, read)
+                    shown = shown_hits(ranked, limit, rows.key_of, read)
                     if not shown:
                         rows.check()
                 if shown is not None:
