@@ -107,6 +107,27 @@ def test_a_fix_is_the_change_before_the_next_run_and_a_cut_output_tells_no_succe
     assert "KeyError: 'berth' -> fixed: edited file1.py (part1), file2.py (part2), then it succeeded" in told
 
 
+def test_commands_are_told_as_they_ran_and_a_filter_makes_no_other_command() -> None:
+    script = asked_to("Make the tests of the store pass")
+    runs = (
+        ("cd /r && pytest -q 2>&1 | head -40", "FAILED tests/test_a.py::test_a - KeyError\nExit code 1"),
+        (
+            "cd /r && pytest -q 2>&1 | tail -3",
+            "3 passed in 0.1s",
+        ),
+    )
+    for at, (command, shown) in enumerate((*runs, *runs[1:])):
+        script.reply(call(f"r{at}", "Bash", command=command))
+        script.result(f"r{at}", shown)
+    told = accounts(script)[0].splitlines()
+    failed = next(line for line in told if "failed" in line)
+    assert "ran `pytest -q 2>&1 | head -40`: failed" in failed
+    assert failed.endswith("later `pytest -q 2>&1 | tail -3` succeeded")
+    assert [line for line in told if "ran" in line and line != failed] == [
+        "agent ran `pytest -q 2>&1 | tail -3`: 3 passed in 0.1s"
+    ]
+
+
 def test_a_sentence_that_opens_as_those_before_most_calls_do_is_no_news() -> None:
     script = asked_to("Find out why the crane stops")
     places = ["the harbour office", "the northern quay", "every ferry timetable", "all crane records"]

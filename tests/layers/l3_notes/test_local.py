@@ -47,8 +47,8 @@ def test_every_section_is_written_from_what_the_session_did(worked: Script) -> N
     assert "- `/repo/src/parse.py`: changed 1x, read 1x; parse_empty" in notes[FILES]
     assert "- `pytest tests/test_parse.py` (2x, failed 1x): 4 passed in 0.10s" in notes[WORKFLOW]
     assert (
-        "- ran `pytest tests/test_parse.py`: failed: IndexError: string index out of range -> fixed: edited parse.py "
-        "(parse_empty), then it succeeded"
+        "- ran `pytest tests/test_parse.py 2>&1 | tail -5`: failed: IndexError: string index out of range -> fixed: "
+        "edited parse.py (parse_empty), then it succeeded"
     ) in notes[ERRORS]
     assert "[main 4f5e6d7] Accept empty input" in notes[RESULTS]
     assert "Empty input is accepted now; 4 tests pass." in notes[RESULTS]

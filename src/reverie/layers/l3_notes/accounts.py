@@ -100,7 +100,7 @@ def account_lines(
                     yield 3, step.at, f"agent edited {_changes(edits, names)}"
             case "run":
                 runs += 1
-                if runs <= _RUNS and step.at not in failed and (step.outcome != "ok" or step.text in again):
+                if runs <= _RUNS and step.at not in failed and (step.outcome != "ok" or step.command in again):
                     yield 4, step.at, f"agent ran `{one_line(step.text, 120)}`: {step.outcome}"
 
 

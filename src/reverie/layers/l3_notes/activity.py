@@ -22,6 +22,7 @@ from .tool_effects import (
     ToolEffect,
     ToolOutcome,
     command_key,
+    command_line,
     enclosing_symbol,
     is_cut_off,
     one_line,
@@ -63,6 +64,8 @@ class WorkStep:
     at: int
     text: str = ""
     outcome: str = ""
+    command: str = ""
+    """The key of the command that ran; ``text`` is the command as it ran."""
     edits: dict[str, dict[str, None]] = default(default_factory=lambda: {})
 
 
@@ -81,7 +84,7 @@ class UserRequest:
     def add(self, step: WorkStep) -> None:
         """Add a step, and drop the oldest above the limit; a command that ran before has its last outcome only."""
         if step.kind == "run":
-            self.steps = [one for one in self.steps if (one.kind, one.text) != ("run", step.text)]
+            self.steps = [one for one in self.steps if (one.kind, one.command) != ("run", step.command)]
         self.steps.append(step)
         del self.steps[:-_WORK]
 
@@ -142,6 +145,7 @@ class Failure:
     count: int = 0
     at: int = 0
     after: str = ""
+    """The command as it ran."""
     tests: dict[str, None] = default(default_factory=lambda: {})
     edits: dict[str, dict[str, None]] = default(default_factory=lambda: {})
     fixed: str = ""
@@ -330,16 +334,16 @@ class Activity:
         command.at = self.at
         command.said = outcome.said or ("failed" if outcome.failed else "ok")
         if not only_looks(key):
-            self._judged(key, outcome, is_cut=is_cut_off(act.command, text))
+            self._judged(key, command_line(act.command), outcome, is_cut=is_cut_off(act.command, text))
         if not self.requests:
             return
         commit = _COMMIT.search(text) if not outcome.failed and "git commit" in act.command else None
         if commit is not None:
             self.requests[-1].add(WorkStep("commit", self.at, one_line(commit.group(), 160)))
         elif not only_looks(key):
-            self.requests[-1].add(WorkStep("run", self.at, key, command.said))
+            self.requests[-1].add(WorkStep("run", self.at, command_line(act.command), command.said, command=key))
 
-    def _judged(self, key: str, outcome: ToolOutcome, *, is_cut: bool) -> None:
+    def _judged(self, key: str, ran: str, outcome: ToolOutcome, *, is_cut: bool) -> None:
         """Record the errors of an outcome, and close the failure of the program before it; a cut output closes none."""
         program = _program(key)
         before = self.failures.get(self._unfixed.get(program, ""))
@@ -351,12 +355,12 @@ class Activity:
             count = self.failures[line].count if line in self.failures else 0
             request = self.requests[-1].uuid if self.requests else ""
             tests = dict.fromkeys(name for one in outcome.errors for name in _tests(one))
-            self.failures[line] = Failure(request, count + 1, self.at, key, tests)
+            self.failures[line] = Failure(request, count + 1, self.at, ran, tests)
             _renewed(self._unfixed, {program: line})
         elif not outcome.failed and not is_cut:
             self._unfixed.pop(program, None)
             if before is not None:
-                before.fixed = key
+                before.fixed = ran
 
 
 def _tests(line: str) -> list[str]:

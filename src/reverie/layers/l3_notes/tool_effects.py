@@ -151,10 +151,14 @@ def symbols_in(code: str) -> tuple[str, ...]:
 
 def command_key(command: str) -> str:
     """Return a command as one line of at most 140 characters, without leading ``cd`` and a final ``| head``."""
+    return command_line(command if "<<" in command else _SIFTED.sub("", command[:_LOOKED]))
+
+
+def command_line(command: str) -> str:
+    """Return a command as it ran as one line of at most 140 characters, without leading ``cd`` and variables."""
     while (found := _LEADING.match(command)) and found.end() < len(command):
         command = command[found.end() :]
-    command = command.strip().split("\n", 1)[0] if "<<" in command else _SIFTED.sub("", command[:_LOOKED])
-    return one_line(command, 140)
+    return one_line(command.strip().split("\n", 1)[0] if "<<" in command else command[:_LOOKED], 140)
 
 
 def only_looks(command: str) -> bool:
