@@ -170,11 +170,16 @@ def test_a_systemd_timer_is_written_shown_and_taken_away(
     home = os.environ["REVERIE_HOME"]
     [service] = [text for path, text in made.items() if path.endswith(".service")]
     assert f"Environment=REVERIE_HOME={home}" in service
-    assert f"StandardError=append:{home}/dream-timer.log" in service
-    Path(home, "dream-timer.log").write_text("SettingsError: no such setting\n")
+    [log] = [line.partition("append:")[2] for line in service.splitlines() if line.startswith("StandardError=")]
+    assert Path(log).parent == Path(home)
+    Path(log).write_text("SettingsError: no such setting\n")
     status = run(project, "--status").output
     assert ".timer" in status
     assert "no such setting" in status
+    (other := tmp_path / "other").mkdir()
+    said(other, "--install-timer")
+    assert said(other, "--status")["timer"]["error"] == "", "the error is another project's"
+    said(other, "--remove-timer")
     assert "enable --now" in calls.read_text()
     assert "removed" in run(project, "--remove-timer").output
     assert not any(Path(path).exists() for path in made)
@@ -194,7 +199,7 @@ def test_without_systemd_a_line_of_cron_is_added_once_beside_the_others(
         assert table.read_text() == f"0 1 * * * other\n{line}\n"
     assert str(project) in line
     assert f"REVERIE_HOME={os.environ['REVERIE_HOME']}" in line
-    assert f"2>>{os.environ['REVERIE_HOME']}/dream-timer.log" in line
+    assert f"2>>{os.environ['REVERIE_HOME']}/dream-timer-" in line
     assert said(project, "--status")["timer"]["installed"] == ["a line in your crontab"]
     run(project, "--remove-timer")
     assert table.read_text() == "0 1 * * * other\n"

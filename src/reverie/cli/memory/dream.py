@@ -290,10 +290,8 @@ def _timer(project: Path, home: Path) -> Timer:
     """Return the nightly dream of a project as a timer."""
     slug = project_slug(project)
     about, words = f"Consolidate the memories of {project}", ("dream", "--json")
-    times = ("every night", "*-*-* 03:17:00", "30m", "17 3 * * *")
-    return Timer(
-        f"reverie-dream-{slug}", f"# reverie dream {slug}", about, words, project, home, "dream-timer.log", *times
-    )
+    log, times = f"dream-timer-{slug}.log", ("every night", "*-*-* 03:17:00", "30m", "17 3 * * *")
+    return Timer(f"reverie-dream-{slug}", f"# reverie dream {slug}", about, words, project, home, log, *times)
 
 
 def _is_there(pid: int) -> bool:
