@@ -127,6 +127,18 @@ def test_the_last_event_has_the_files_that_the_dream_changed_and_its_questions(h
     assert heard[-1].text == "nothing to change, 1 question in 'reverie memory review'"
 
 
+@pytest.mark.requirement("L6.8")
+def test_a_file_that_a_refused_call_named_is_not_shown_as_changed(house: House) -> None:
+    calls = [
+        use("Edit", file_path=ONE, old_string="no such passage", new_string="x"),
+        use("Write", file_path="../../evil.md", content="x"),
+        use("Forget", file_path="nobody.md", reason="x"),
+    ]
+    heard: list[DreamChanged] = []
+    report = run(house.dreams(calls, "Done."), listener=heard.append)
+    assert (report.paths, [change for change in heard if change.paths]) == ((), [])
+
+
 @pytest.mark.requirement("L6.6", "B3")
 @pytest.mark.slow
 def test_undo_brings_every_byte_back_and_leaves_what_was_saved_since(house: House) -> None:

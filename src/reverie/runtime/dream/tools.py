@@ -236,7 +236,6 @@ class DreamTools:
     def _denied(self, call: Call, why: str) -> ForkToolResult:
         path = str(call.input.get("file_path", ""))
         if call.name in _WRITES:
-            self.paths[path[:200]] = None
             act = "removed" if call.name == "Forget" else "added"
             self.refused.append(SkippedChange(path[:200], act, why[:300], "model"))
         return ForkToolResult(why[:500], is_error=True, allowed=False)
@@ -326,7 +325,6 @@ class DreamTools:
         check_file(name)
         if name in self._sources.restored:
             raise InputError(f"the user undid a dream's change of {name}, so it stays as it is")
-        self.paths[name] = None
         return name
 
     def _supersede(self, given: Mapping[str, Any]) -> str:
@@ -370,6 +368,7 @@ class DreamTools:
             )
             raise InputError(f"not saved: it has {len(data):,} bytes, the limit is {limit:,}")
         self.files[name] = data
+        self.paths[name] = None
         self._say_why(name, given)
         self._into.pop(name, None)
         return f"{name} was written in the copy."
@@ -387,6 +386,7 @@ class DreamTools:
         if target and (target == name or target not in self.files):
             raise InputError(f"there is no memory {target[:200]!r} to merge it into; write that one first")
         del self.files[name]
+        self.paths[name] = None
         self._say_why(name, given)
         if target:
             self._into[name] = target
