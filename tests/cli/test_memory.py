@@ -78,6 +78,21 @@ def test_a_memory_is_added_listed_shown_edited_taken_back_and_forgotten(
     assert told("reindex")["change"] is None
 
 
+@pytest.mark.requirement("M6", "M12")
+def test_reindex_repairs_the_index_of_the_team_too(
+    told: Callable[..., Any], said: Callable[..., Answer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REVERIE_TEAM_MEMORY", str(tmp_path / "shared"))
+    told("add", "Tickets of the ward are in the tracker", "--type", "reference")
+    index = tmp_path / "shared" / "MEMORY.md"
+    right = index.read_text()
+    index.write_text(right * 2)
+    assert "memory reindex" in said("lint")[1]
+    assert said("reindex", "--dry-run")[1] == "the index would change\n"
+    assert told("reindex")["team"]["id"].startswith("team:")
+    assert (index.read_text(), said("reindex")[1]) == (right, "nothing to change\n")
+
+
 def test_show_takes_the_start_of_a_name_and_names_near_ones(
     told: Callable[..., Any], said: Callable[..., Answer]
 ) -> None:

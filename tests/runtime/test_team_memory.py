@@ -243,11 +243,28 @@ def test_conflict_markers_are_found_by_lint_and_never_shown(house: House) -> Non
     assert house.memory.recall("tickets ward night shifts tracker") == []
     assert any("conflict markers" in one.problem for one in house.memory.lint())
     index = house.team / "MEMORY.md"
-    index.write_text("<<<<<<< HEAD\n- [a](a.md)\n=======\n- [b](b.md)\n>>>>>>> theirs\n")
-    assert house.memory.index("team").text == "- [a](a.md)\n- [b](b.md)\n"
+    line = index.read_text()
+    index.write_text(f"<<<<<<< HEAD\n- [a](a.md)\n=======\n{line}>>>>>>> theirs\n")
+    assert house.memory.index("team").text == line
     assert any(one.file == "team/MEMORY.md" and "conflict" in one.problem for one in house.memory.lint())
     house.memory.reindex("team")
     assert "<<<<" not in index.read_text()
+
+
+@pytest.mark.requirement("M12")
+def test_an_index_that_git_merged_line_by_line_is_shown_as_the_files_say(house: House) -> None:
+    index = house.team / "MEMORY.md"
+    old = index.read_text()
+    house.memory.update("team/reference_tickets.md", "Tickets of the ward are in the green folder")
+    new = index.read_text()
+    gone = "- [gone](reference_gone.md) — Removed by the others\n"
+    index.write_text(old + new + gone)  # the lines of both sides
+    assert house.memory.index("team").text == new
+    problems = {one.file: one.problem for one in house.memory.lint()}
+    assert "two lines" in problems["team/reference_tickets.md"]
+    assert "no such memory" in problems["team/reference_gone.md"]
+    house.memory.reindex("team")
+    assert (index.read_text(), house.memory.lint()) == (new, [])
 
 
 @pytest.mark.requirement("M12")

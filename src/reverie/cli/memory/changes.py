@@ -11,7 +11,7 @@ from ...memories.store.records import Scope
 from ...runtime.memory.results import ForgottenMemories, SavedMemory
 from ...settings import load_settings
 from ..output import as_plain, emit_json, say, warn
-from .project_store import agreed, given_text, opened, print_change
+from .project_store import agreed, as_change, given_text, opened
 
 
 @click.command(short_help="Save a new memory.")
@@ -196,9 +196,13 @@ def print_forgotten(gone: ForgottenMemories, *, dry_run: bool, as_json: bool) ->
 @click.option("--dry-run", is_flag=True, help="Report whether the index would change, and change nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def reindex(dry_run: bool, as_json: bool) -> None:
-    """Rebuild the index from the files."""
-    entry = opened().reindex(dry_run=dry_run)
-    if as_json or entry is None:
-        print_change(entry, dry_run=dry_run, as_json=as_json)
-    else:
-        say("the index would change" if dry_run else f"the index was rebuilt ({entry.id})")
+    """Rebuild the index from the files, also that of the team."""
+    memory = opened()
+    scopes: tuple[Scope, ...] = ("private", "team") if memory.is_shared else ("private",)
+    made = {scope: memory.reindex(scope, dry_run=dry_run) for scope in scopes}
+    if as_json:
+        changes = {scope: as_change(entry) if entry is not None else None for scope, entry in made.items()}
+        emit_json({"dry_run": dry_run, "change": changes.pop("private"), **changes})
+        return
+    ids = ", ".join(entry.id for entry in made.values() if entry is not None)
+    say(("the index would change" if dry_run else f"the index was rebuilt ({ids})") if ids else "nothing to change")

@@ -22,7 +22,7 @@ from ...paths import explain, explained, is_read_only, refuse_shared_link
 from ...values import record, replace
 from .drafts import Draft, Transaction
 from .head_files import JOURNAL, Head, has_settled, memory_files, print_of, read_head, refuse_large
-from .index import INDEX, LoadedIndex, hunk_between, load
+from .index import INDEX, LoadedIndex, hunk_between, load, rebuilt
 from .journal import Act, Change, History, JournalEntry, Versions, change_to
 from .journal_files import DREAMS, SURFACED, JournalFiles, SharedJournal
 from .names import check_file
@@ -150,9 +150,13 @@ class MemoryStore:
         return (read_plain(self.root, INDEX, is_memory=True) or b"").decode("utf-8", "replace")
 
     def load_index(self) -> LoadedIndex:
-        """Return the part of the index that prompts show, with a warning if it was cut."""
+        """Return the part of the index that prompts show, with a warning if it was cut.
+
+        That of a team, which git may have merged line by line, is as rebuilt from the files.
+        """
         try:
-            return load(self.read_index())
+            index = self.read_index()
+            return load(rebuilt(index, self.scan().memories) if self.scope == "team" else index)
         except UnsafePath:
             raise
         except StorageError as error:

@@ -6,6 +6,7 @@ Callers name a team memory ``team/<file>`` and its changes ``team:<id>``, wherev
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -216,7 +217,8 @@ class Scopes:
         except StorageError as error:
             yield INDEX, str(error)
             return
-        listed = {line.file for line in lines_of(index) if line.file.endswith(".md")}
+        lines = Counter(line.file for line in lines_of(index) if line.file.endswith(".md"))
+        listed = set(lines)
         unlisted = {head.file: head for head in scan.memories if not head.is_listed}
         yield from ((file, "is not in the index") for file in sorted(files - listed - unlisted.keys()))
         for file, head in sorted(unlisted.items()):
@@ -233,6 +235,8 @@ class Scopes:
             yield INDEX, "has conflict markers of git; 'reverie memory reindex' removes them"
         lost = sorted(listed - files - scan.problems.keys())
         yield from ((file, "is in the index, but there is no such memory") for file in lost)
+        repeated = sorted(file for file in files & listed if lines[file] > 1)
+        yield from ((file, "has two lines in the index; 'reverie memory reindex' leaves one") for file in repeated)
         if warning := load(index).warning:
             yield INDEX, warning
 
