@@ -195,8 +195,9 @@ def test_the_store_itself_is_the_last_guard(house: House, monkeypatch: pytest.Mo
 
 
 @pytest.mark.requirement("M12")
-def test_a_file_about_a_person_that_somebody_puts_there_is_not_shown_and_lint_says_so(house: House) -> None:
-    (house.team / "user_profile.md").write_text(PROFILE)
+@pytest.mark.parametrize("kind", ["user", "User"])
+def test_a_file_about_a_person_that_somebody_puts_there_is_not_shown_and_lint_says_so(house: House, kind: str) -> None:
+    (house.team / "user_profile.md").write_text(PROFILE.replace("type: user", f"type: {kind}"))
     house.memory.reindex("team")
     assert "user_profile" not in house.memory.index("team").text
     assert not [one for one in house.memory.recall("nurse night Haskell") if "profile" in one.file]

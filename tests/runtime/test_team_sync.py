@@ -421,6 +421,28 @@ def test_a_remote_is_recorded_only_after_an_exchange_with_it_and_a_failure_shows
         ada.sync.run()
 
 
+def test_a_sync_in_a_merge_by_plain_git_that_waits_for_a_person_changes_nothing_and_says_how_to_end_it(
+    people: tuple[Person, Person],
+) -> None:
+    ada, ben = people
+    file = ada.save("The ward has 3 beds", "ward")
+    ada.sync.run()
+    ben.sync.run()
+    ada.memory.forget(f"team/{file}")
+    ben.memory.update(f"team/{file}", "The ward has 4 beds", why="a new one")
+    ada.sync.run()
+    git(ben.team, "commit", "-qam", "changed")
+    pulled = subprocess.run(["git", "pull", "-q", "--no-rebase", "origin", "main"], cwd=ben.team, capture_output=True)
+    assert pulled.returncode, "removed there and changed here"
+    before = git(ben.team, "status", "--porcelain"), git(ben.team, "rev-parse", "HEAD")
+    with pytest.raises(InputError, match="in a merge; 'git commit' ends it"):
+        ben.sync.run()
+    assert (git(ben.team, "status", "--porcelain"), git(ben.team, "rev-parse", "HEAD")) == before
+    git(ben.team, "commit", "-qam", "kept")
+    assert ben.sync.run().sent == (file,)
+    assert ben.is_right()
+
+
 @pytest.mark.requirement("M12")
 def test_in_a_repository_with_other_files_only_the_folder_is_committed_and_their_conflicts_are_left_to_people(
     people: tuple[Person, Person], tmp_path: Path

@@ -72,9 +72,14 @@ class MemoryRecord:
         return _text(self.extra.get("superseded_by", ""))
 
     @property
+    def is_about_user(self) -> bool:
+        """Whether the memory is about the user, however its file writes that type."""
+        return self.type.strip().casefold() == "user"
+
+    @property
     def is_listed(self) -> bool:
         """Whether the index lists the memory: it still holds, and it is not one about a person in a team's folder."""
-        return not self.superseded_by and not (self.scope == "team" and self.type == "user")
+        return not self.superseded_by and not (self.scope == "team" and self.is_about_user)
 
     @property
     def is_in_use(self) -> bool:

@@ -24,7 +24,7 @@ def refuse_private(file: str, data: bytes | None) -> None:
     memory = read_record(file, data or b"", scope="team")
     if memory.problem:
         raise InputError(f"{file} cannot be read, so it may be about a person: {memory.problem}")
-    if memory.type.strip().casefold() == "user":
+    if memory.is_about_user:
         raise InputError(f"{file} is a memory about the user, and those are always private; save it without a scope")
 
 

@@ -186,6 +186,8 @@ class TeamSync:
     def _branch(self) -> str:
         if not (found := run_git(self.folder, "symbolic-ref", "--short", "--quiet", "HEAD").stdout.strip()):
             raise InputError(f"{self._top} is on no branch; 'git switch BRANCH' there first")
+        if run_git(self.folder, "rev-parse", "--verify", "--quiet", "MERGE_HEAD").returncode == 0:
+            raise InputError(f"{self._top} is in a merge; 'git commit' ends it and 'git merge --abort' takes it back")
         return found
 
     def _head(self) -> str:
