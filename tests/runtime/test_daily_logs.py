@@ -158,6 +158,16 @@ def test_the_memory_tools_own_line_is_a_memory_after_a_dream(tmp_path: Path, tru
     assert {one.file for one in memory.review()} == waiting
 
 
+@pytest.mark.requirement("M11")
+def test_a_short_line_is_a_memory_after_a_dream_too(tmp_path: Path) -> None:
+    memory = Memory(tmp_path / "memory", clock=lambda: MONDAY)
+    memory.append_daily("feedback: Use tabs in Makefiles", source="s1")
+    anyio.run(Dreams(memory, Settings(home=tmp_path / "home"), project=tmp_path).run)
+    assert [(one.name, one.description) for one in memory.list()] == [
+        ("Use tabs in Makefiles", "Use tabs in Makefiles (logged on 2026-11-16)")
+    ]
+
+
 @pytest.mark.requirement("S5")
 def test_a_model_that_reads_an_unconfirmed_line_cannot_raise_its_trust(tmp_path: Path) -> None:
     memory = Memory(tmp_path / "memory", clock=lambda: MONDAY)

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Final
 
 from ...errors import StorageError
-from ...memories.rules.taxonomy import TYPES, claim_of, description_for
+from ...memories.rules.taxonomy import TYPES, claim_of, description_for, vagueness
 from ...memories.store.journal_files import LOGS
 from ...memories.store.names import daily_log, file_for, title_for
 from ...memories.store.records import MemoryRecord, new_text
@@ -51,9 +51,12 @@ class LogDraft:
         noon = f"{self.line.day}T12:00:00Z"
         claim = claim_of(self.text)
         reason = self.text[len(claim) :].strip()
+        name, about = title_for(claim), description_for(self.text)
+        if vagueness(about, name) and not vagueness(about):  # a dream leaves out one that only repeats its name
+            about = f"{about} (logged on {self.line.day})"
         fields = {
-            "name": title_for(claim),
-            "description": description_for(self.text),
+            "name": name,
+            "description": about,
             "type": self.type,
             "source": self.source,
             "trust": self.trust,
