@@ -17,6 +17,7 @@ from reverie.cli.terminal.commands import run_command
 from reverie.errors import InputError, SessionBusy
 from reverie.events import DreamChanged, Event
 from reverie.runtime.dream.lock import DreamLock
+from reverie.runtime.dream.progress import ProgressWriter
 from reverie.runtime.dream.scheduler import DreamScheduler
 from reverie.runtime.memory.memory import Memory
 from reverie.settings import Settings, load_settings
@@ -225,6 +226,20 @@ def test_a_dream_that_cannot_start_says_why_as_soon_as_its_process_ends(
     monkeypatch.setattr("reverie.cli.memory.dream._BEGIN_SECONDS", 3600.0)
     with pytest.raises(InputError, match="nobody-knows-it"):
         run(project, "--now")
+
+
+@pytest.mark.requirement("L6.8")
+def test_a_dream_that_was_killed_before_its_report_is_called_killed(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: Any, memory_dir: str, **__: Any) -> int:
+        ProgressWriter(memory_dir, "d1", began=1.0)
+        return os.getpid()
+
+    monkeypatch.setattr("reverie.cli.memory.dream.start", killed)
+    with pytest.raises(InputError, match="the dream d1 was killed before it changed anything"):
+        run(project, "--now")
+    assert "without a report: d1, killed" in run(project, "--status").output
 
 
 @pytest.mark.requirement("L6.10")

@@ -162,7 +162,9 @@ class _DreamCommand:
             await anyio.sleep(0.05)
         async for change in self._dreams().watch():
             self._print_progress(change)
-        report = self._dreams().report(now.dream)
+        report = next((one for one in self._dreams().reports() if one.dream == now.dream), None)
+        if report is None:  # it is written before the first change
+            raise InputError(f"the dream {now.dream} was killed before it changed anything")
         self._show(report)
         return 0 if report.state == "completed" else 1
 
@@ -237,6 +239,8 @@ class _DreamCommand:
             say(f"next dream: {when}")
         if status.report is not None:
             say(f"last report: {status.report.dream}, {status.report.state}: {_summary(status.report)}")
+        if status.ended is not None and (status.report is None or status.report.dream != status.ended.dream):
+            say(f"without a report: {status.ended.dream}, {status.ended.state}")
         questions = self._dreams().questions()
         if questions:
             say(f"{counted(len(questions), 'open question')}: 'reverie memory review' asks them")
