@@ -142,6 +142,20 @@ def test_after_a_query_a_due_dream_begins_by_itself_and_is_followed(project: Pat
     assert len(Memory.open(project).list()) == 1
 
 
+@pytest.mark.requirement("L6.1", "L6.10")
+def test_where_dreams_are_switched_off_neither_the_command_nor_the_terminal_starts_one(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for door in ("cli.memory.dream", "runtime.dream.scheduler"):
+        monkeypatch.setattr(f"reverie.{door}.start", lambda *_, **__: pytest.fail("a process was started"))
+    monkeypatch.setenv("REVERIE_SWITCH_DREAM", "off")
+    with pytest.raises(InputError, match=r"set switches\.dream to true"):
+        run(project, "--now")
+    heard = Heard(load_settings())
+    with pytest.raises(InputError, match=r"set switches\.dream to true"):
+        anyio.run(DreamScheduler(heard, project, heard.settings).start_now)  # type: ignore[arg-type]
+
+
 def programs(folder: Path, monkeypatch: pytest.MonkeyPatch, **scripts: str) -> None:
     """Put programs of our own before all others."""
     folder.mkdir()

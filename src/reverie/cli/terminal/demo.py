@@ -77,7 +77,7 @@ def run_demo() -> None:
         lines = (f"the order of customer {at} was packed and sent from the depot" for at in range(LOG_LINES))
         (project / "service.log").write_text("\n".join(lines) + "\n")
         settings = load_settings(home=home, environ={})
-        settings = replace(settings, switches=Switches(extraction=False, dream=False))
+        settings = replace(settings, switches=Switches(extraction=False))
         options = Options(cwd=project, prompt=FIRST, script=ChatScript(), is_kept=False)
         asyncio.run(Conversation(options, settings, colour=not os.environ.get("NO_COLOR")).run())
     say("The demo's files are removed. For real work, 'reverie' says how to get a model.")

@@ -51,8 +51,18 @@ class DreamScheduler:
         self.started = 0
         """The number of dreams this agent has started."""
 
+    @property
+    def _enabled(self) -> bool:
+        switches = self._session.policy.settings.switches
+        return switches.memory and switches.dream
+
     async def start_now(self) -> None:
-        """Start a dream even if none is due, and follow it; raise ``SessionBusy`` if one is running."""
+        """Start a dream even if none is due, and follow it.
+
+        Raise ``SessionBusy`` if one is running, and ``InputError`` if dreams are switched off.
+        """
+        if not self._enabled:
+            raise InputError("dreams are switched off: set switches.dream to true")
         holder = await to_thread.run_sync(DreamLock(self._directory).holder)
         if holder is not None:
             raise SessionBusy(f"a dream is already running: {holder}")
@@ -73,8 +83,7 @@ class DreamScheduler:
 
     async def after_query(self) -> bool:
         """Start a dream if one is due and return whether one was started; a closed gate costs one ``stat``."""
-        switches = self._session.policy.settings.switches
-        enabled = switches.memory and switches.dream
+        enabled = self._enabled
         try:
             closed = await to_thread.run_sync(lambda: self._gate.check(self._session.log.name, enabled=enabled))
             if closed is not None:
