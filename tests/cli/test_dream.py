@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from datetime import datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -188,9 +189,11 @@ def test_a_systemd_timer_is_written_shown_and_taken_away(
     [log] = [line.partition("append:")[2] for line in service.splitlines() if line.startswith("StandardError=")]
     assert Path(log).parent == Path(home)
     Path(log).write_text("SettingsError: no such setting\n")
+    os.utime(log, (1_794_391_200.0, 1_794_391_200.0))
     status = run(project, "--status").output
     assert ".timer" in status
-    assert "no such setting" in status
+    when = f"{datetime.fromtimestamp(1_794_391_200.0):%Y-%m-%d %H:%M}"
+    assert f"last error of the timer: {when}: SettingsError: no such setting" in status
     (other := tmp_path / "other").mkdir()
     said(other, "--install-timer")
     assert said(other, "--status")["timer"]["error"] == "", "the error is another project's"

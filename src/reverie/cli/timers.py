@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -122,15 +123,16 @@ def _remove(timer: Timer, *, dry_run: bool) -> dict[str, Any]:
 
 
 def timer_state(timer: Timer) -> dict[str, Any]:
-    """Return where a timer is installed, and the last error that it wrote; both empty if it is not."""
+    """Return where a timer is installed, and the last error that it wrote with its time; both empty if it is not."""
     found = [str(path) for path in _units(timer) if path.suffix == ".timer" and path.exists()]
     if shutil.which("crontab") is not None:
         with suppress(InputError):  # a user who may not use cron has no timer there
             lines = _crontab()
             found += ["a line in your crontab"] if _others(lines, timer) != lines else []
     log = timer.home / timer.log
-    said = log.read_text("utf-8", "replace").strip().splitlines() if log.is_file() else []
-    return {"installed": found, "error": said[-1] if said and found else ""}
+    said = log.read_text("utf-8", "replace").strip().splitlines() if found and log.is_file() else []
+    error = f"{datetime.fromtimestamp(log.stat().st_mtime):%Y-%m-%d %H:%M}: {said[-1]}" if said else ""
+    return {"installed": found, "error": error}
 
 
 def _program() -> list[str]:
