@@ -373,6 +373,33 @@ def test_a_memory_that_plain_git_merged_line_by_line_becomes_both_versions_at_th
 
 
 @pytest.mark.requirement("M12")
+def test_a_memory_that_a_rebase_by_plain_git_joined_becomes_both_versions_at_the_next_sync_of_its_author(
+    people: tuple[Person, Person],
+) -> None:
+    ada, ben = people
+    file = ada.save("Beds are counted at six", "beds")
+    ada.sync.run()
+    ben.sync.run()
+    for one, hour in ((ada, "seven"), (ben, "eight")):
+        one.memory.update(f"team/{file}", f"Beds are counted at {hour}", why=f"the shift starts at {hour}")
+        git(one.team, "commit", "-qam", hour)
+    git(ada.team, "push", "-q", "origin", "HEAD:main")
+    git(ben.team, "pull", "-q", "--rebase", "origin", "main")
+    git(ben.team, "push", "-q", "origin", "HEAD:main")
+    git(ada.team, "pull", "-q", "origin", "main")
+    joined = ada.files()[file]
+    with pytest.raises(InputError, match="cannot be read"):  # she has only one of the two versions
+        ada.sync.run()
+    assert (ada.files(), git(ada.team, "status", "--porcelain")) == ({file: joined}, "")
+    [kept] = ben.sync.run().both
+    assert ada.sync.run().received == (file, kept)
+    assert ada.files() == ben.files()
+    assert "at seven" in ada.memory.get(f"team/{file}").body
+    assert "at eight" in ada.memory.get(f"team/{kept}").body
+    assert ada.is_right()
+
+
+@pytest.mark.requirement("M12")
 def test_two_syncs_at_once_take_turns(people: tuple[Person, Person]) -> None:
     ada, ben = people
     for turn in range(4):

@@ -23,7 +23,7 @@ def refuse_private(file: str, data: bytes | None) -> None:
     """Raise ``InputError`` for a memory about the user, which is never shared, or one that cannot be read."""
     memory = read_record(file, data or b"", scope="team")
     if memory.problem:
-        raise InputError(f"{file} cannot be read, so it may be about a person: {memory.problem}")
+        raise InputError(f"{file} cannot be read, so it may be about a person; repair it by hand: {memory.problem}")
     if memory.is_about_user:
         raise InputError(f"{file} is a memory about the user, and those are always private; save it without a scope")
 

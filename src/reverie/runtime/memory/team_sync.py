@@ -18,6 +18,7 @@ from ...errors import InputError, StorageError
 from ...memories.rules.secrets import refuse_secrets
 from ...memories.store.drafts import reindex
 from ...memories.store.index import INDEX
+from ...memories.store.journal import content_of
 from ...memories.store.journal_files import JOURNAL
 from ...memories.store.names import is_memory
 from ...memories.store.records import MemoryRecord, has_conflict, read_record, revised_text
@@ -119,7 +120,8 @@ class TeamSync:
             theirs = self._fetched(remote, branch)
             if theirs and is_empty:
                 received |= dict.fromkeys(self._names_between("", theirs))
-            both += self._commit("Memories of the team")
+            if not self._is_behind(theirs):  # else theirs may be the repair of a file that cannot be committed
+                both += self._commit("Memories of the team")
             if theirs:
                 came, kept = self._merged(theirs)
                 received |= dict.fromkeys(came)
@@ -193,6 +195,12 @@ class TeamSync:
     def _head(self) -> str:
         return run_git(self.folder, "rev-parse", "--verify", "--quiet", "HEAD").stdout.strip()
 
+    def _is_behind(self, theirs: str) -> bool:
+        """Return whether a commit has everything that is here."""
+        if not theirs or theirs == self._head() or self._git("status", "--porcelain", "--", "."):
+            return False
+        return run_git(self.folder, "merge-base", "--is-ancestor", "HEAD", theirs).returncode == 0
+
     def _remote_git(self, *arguments: str) -> CompletedProcess[str]:
         return run_remote_git(self._objects, self._scratch, *arguments)
 
@@ -242,14 +250,25 @@ class TeamSync:
         for name in [one.file for one in self._store.scan().memories if one.problem]:
             heads = [commit for commit in (self._head(), merged) if commit]
             last = run_git(self.folder, "log", "-1", "--format=%H %P", *heads, "--", name).stdout.split()
-            if len(last) != 3 or run_git(self.folder, "diff", "--quiet", last[0], "--", name).returncode:
+            if len(last) not in (2, 3) or run_git(self.folder, "diff", "--quiet", last[0], "--", name).returncode:
                 continue  # no merge made it so, or somebody changed it since
             now, versions = self._bytes(name) or b"", [self._taken(commit, name) for commit in last[1:]]
+            if len(versions) == 1:  # a rebase writes our lines into their version, in a commit with one parent
+                versions.insert(0, self._rebased(name, now, versions[0] or b""))
             if not any(versions) or any(read_record(name, one or b"").problem for one in versions):
-                replace_file(str(self.folder), name, now)
+                self._taken(last[0], name)
             elif kept := self._keep_both(name, *versions):
                 both.append(kept)
         return both
+
+    def _rebased(self, name: str, now: bytes, theirs: bytes) -> bytes:
+        """Return our version of a file that has its lines and those of ``theirs``; the file if we wrote no such."""
+        lines = set(now.splitlines())
+        for _, change in reversed(self._store.history().of_file(name)):
+            ours = content_of(change)
+            if ours and ours not in (now, theirs) and lines == {*ours.splitlines(), *theirs.splitlines()}:
+                return ours
+        return now
 
     # -- merges
 
