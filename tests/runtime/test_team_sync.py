@@ -388,11 +388,13 @@ def test_a_memory_that_a_rebase_by_plain_git_joined_becomes_both_versions_at_the
     git(ben.team, "push", "-q", "origin", "HEAD:main")
     git(ada.team, "pull", "-q", "origin", "main")
     joined = ada.files()[file]
-    with pytest.raises(InputError, match="cannot be read"):  # she has only one of the two versions
-        ada.sync.run()
-    assert (ada.files(), git(ada.team, "status", "--porcelain")) == ({file: joined}, "")
+    ada.sync.run()
+    assert (ada.files(), git(ada.team, "status", "--porcelain")) == ({file: joined}, ""), "she has only one of the two"
+    new = ada.save("The ward has 3 beds", "ward")
     [kept] = ben.sync.run().both
-    assert ada.sync.run().received == (file, kept)
+    done = ada.sync.run()
+    assert (done.received, done.sent) == ((file, kept), (new,))
+    ben.sync.run()
     assert ada.files() == ben.files()
     assert "at seven" in ada.memory.get(f"team/{file}").body
     assert "at eight" in ada.memory.get(f"team/{kept}").body

@@ -120,8 +120,8 @@ class TeamSync:
             theirs = self._fetched(remote, branch)
             if theirs and is_empty:
                 received |= dict.fromkeys(self._names_between("", theirs))
-            if not self._is_behind(theirs):  # else theirs may be the repair of a file that cannot be committed
-                both += self._commit("Memories of the team")
+            base = run_git(self.folder, "merge-base", "HEAD", theirs).stdout.strip() if theirs else ""
+            both += self._commit("Memories of the team", base=base)
             if theirs:
                 came, kept = self._merged(theirs)
                 received |= dict.fromkeys(came)
@@ -195,25 +195,19 @@ class TeamSync:
     def _head(self) -> str:
         return run_git(self.folder, "rev-parse", "--verify", "--quiet", "HEAD").stdout.strip()
 
-    def _is_behind(self, theirs: str) -> bool:
-        """Return whether a commit has everything that is here."""
-        if not theirs or theirs == self._head() or self._git("status", "--porcelain", "--", "."):
-            return False
-        return run_git(self.folder, "merge-base", "--is-ancestor", "HEAD", theirs).returncode == 0
-
     def _remote_git(self, *arguments: str) -> CompletedProcess[str]:
         return run_remote_git(self._objects, self._scratch, *arguments)
 
     # -- commits
 
-    def _commit(self, why: str, *, merged: str = "") -> list[str]:
+    def _commit(self, why: str, *, merged: str = "", base: str = "") -> list[str]:
         """Commit the shared files as they are, with an index made from them, as a merge with a commit if one is given.
 
         Other files of the folder are the user's own matter. Return the new files of ``_parted``.
         """
         write_git_rules(str(self.folder))
         both = self._parted(merged)
-        self._check()
+        self._check(base)
         self._store.commit(lambda table: reindex(table, who="sync"), notice=True)
         names = self._shared()
         shared = [name for name in GIT_RULES if name in names]
@@ -230,17 +224,23 @@ class TeamSync:
         known = ("--cached", "--others", "--exclude-standard")
         return set(self._git("ls-files", "-z", *known, "--", *GIT_RULES, _MEMORIES).split("\0")[:-1])
 
-    def _check(self) -> None:
-        """Raise ``InputError`` for a file that must not be shared: about a person, with a secret, or torn."""
+    def _check(self, base: str = "") -> None:
+        """Raise ``InputError`` for a file that must not be shared: about a person, with a secret, or torn.
+
+        A torn file that is as in the commit ``base`` passes: the others have it, and may send its repair.
+        """
+        since = self._git("diff", "--name-only", "-z", "--no-renames", "--relative", base, "--", ".") if base else ""
+        changed = {*since.split("\0"), *self._git("ls-files", "-z", "--others", "--", ".").split("\0")}
         for name in sorted(self._shared()):
             try:
                 data = self._bytes(name) or b""
             except StorageError:
                 continue  # a link, of which git shares only the address
             text, path = data.decode("utf-8", "replace"), self.folder / name
+            is_known = bool(base) and name not in changed
             if has_conflict(text) and name != INDEX:
                 raise InputError(f"{path} has conflict markers of git; keep the right version first")
-            if name.endswith(".md") and name != INDEX:
+            if name.endswith(".md") and name != INDEX and not (is_known and read_record(name, data).problem):
                 refuse_private(name, data)
             refuse_secrets(text, str(path))
 
