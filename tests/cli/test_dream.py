@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import sys
 from datetime import datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -280,6 +282,27 @@ def test_what_a_dream_asks_waits_in_the_review(project: Path, monkeypatch: pytes
     assert "30 seconds" in CliRunner().invoke(review, [], catch_exceptions=False).output
     memory.forget(found["questions"][0]["files"][0])
     assert json.loads(CliRunner().invoke(review, ["--json"], catch_exceptions=False).output)["questions"] == []
+
+
+@pytest.mark.requirement("L6.11")
+def test_the_review_offers_to_delete_a_memory_whose_date_has_passed(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from reverie.cli.memory.review import review
+
+    monkeypatch.chdir(project)
+    memory = Memory.open(project)
+    path = memory.save("The freeze of the API lasts until 2026-10-01", type="project", why="audit").path
+    path.write_text(re.sub(r'(created|modified): ".*"', r'\1: "2026-09-01T00:00:00Z"', path.read_text()))
+    said(project, "--now", "--local")
+    terminal = SimpleNamespace(isatty=lambda: True)
+    module = sys.modules[review.callback.__module__]  # type: ignore[union-attr]
+    monkeypatch.setattr(module, "sys", SimpleNamespace(stdin=terminal, stdout=terminal))
+    assert path.is_file()
+    for answer, stays in (("s", True), ("d", False)):
+        CliRunner().invoke(review, [], input=f"{answer}\n", catch_exceptions=False)
+        assert path.is_file() is stays
+    assert "2026-10-01" not in CliRunner().invoke(review, [], catch_exceptions=False).output
 
 
 @pytest.mark.slow

@@ -55,8 +55,8 @@ def review(accept: tuple[str, ...], reject: tuple[str, ...], dry_run: bool, as_j
     for question in questions:
         say(visible(f"{question.topic}: {question.text}"))
         say()
-        if asks and question.topic in ("contradiction", "similar"):
-            choose(memory, question)
+        if asks:
+            settle(memory, question)
 
 
 def _seen(given: str) -> tuple[str, str]:
@@ -65,17 +65,22 @@ def _seen(given: str) -> tuple[str, str]:
     return (found[1], found[2]) if found else (given, "")
 
 
-def choose(memory: Memory, question: Question) -> None:
-    """Ask which memory of a question is right and delete the others, unless skipped; 'memory undo' undoes that."""
-    for number, file in enumerate(question.files, 1):
-        say(f"  {number}  {one_word(file)}")
-    numbers = [str(number) for number in range(1, len(question.files) + 1)]
-    answer = click.prompt(
-        "Which one is right? The others are deleted (s skips)", type=click.Choice([*numbers, "s"]), default="s"
-    )
-    if answer != "s":
-        kept = question.files[int(answer) - 1]
-        memory.forget(*(file for file in question.files if file != kept), why=f"the user chose {kept}")
+def settle(memory: Memory, question: Question) -> None:
+    """Ask which memory of a question is right, or whether one has ended; 'memory undo' undoes the deletion."""
+    if question.topic == "ended":
+        answer = click.prompt("Delete it (d) or skip (s)", type=click.Choice(["d", "s"]), default="s")
+        if answer == "d":
+            memory.forget(*question.files, why="the user says that it has ended")
+    elif question.topic in ("contradiction", "similar"):
+        for number, file in enumerate(question.files, 1):
+            say(f"  {number}  {one_word(file)}")
+        numbers = [str(number) for number in range(1, len(question.files) + 1)]
+        answer = click.prompt(
+            "Which one is right? The others are deleted (s skips)", type=click.Choice([*numbers, "s"]), default="s"
+        )
+        if answer != "s":
+            kept = question.files[int(answer) - 1]
+            memory.forget(*(file for file in question.files if file != kept), why=f"the user chose {kept}")
 
 
 def show(one: PendingMemory) -> None:
