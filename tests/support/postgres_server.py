@@ -181,7 +181,8 @@ def words_in_dump(server: PostgresServer, *words: bytes) -> set[bytes]:
     assert program is not None
     command = [str(program / "pg_dump"), "--dbname", server.url]
     data = subprocess.run(command, capture_output=True, check=True, timeout=PATIENCE_SECONDS).stdout
-    columns, rows = data.partition(b"COPY reverie.entries (")[2].split(b"\n\\.\n", 1)[0].split(b") FROM stdin;\n")
+    columns, _, rest = data.partition(b"COPY reverie.entries (")[2].partition(b") FROM stdin;")
+    rows = rest.split(b"\n\\.\n", 1)[0].removeprefix(b"\n")  # in an empty table the end follows the head at once
     entries = [dict(zip(columns.split(b", "), row.split(b"\t"), strict=True)) for row in rows.splitlines()]
     files: dict[tuple[bytes, bytes], list[tuple[bytes, bool | None]]] = {}
     for row in sorted(entries, key=lambda row: int(row[b"seq"])):
