@@ -221,6 +221,31 @@ def test_a_timer_queues_its_next_run(queue: JobQueue, worker_url: str, settings:
 
 
 @pytest.mark.requirement("X4")
+@pytest.mark.parametrize("waits_already", [0, 3_600], ids=["once", "timer"])
+def test_a_timer_takes_the_place_of_the_same_job_that_waits(
+    queue: JobQueue, worker_url: str, settings: Settings, waits_already: int
+) -> None:
+    queue.put("index", every_seconds=waits_already)
+    assert queue.put("index", every_seconds=86_400)
+    assert not queue.put("index", every_seconds=86_400), "it waits already"
+    assert not queue.put("index", every_seconds=60, delay_seconds=60), "an earlier timer that just runs changes nothing"
+    assert [kind for kind, _ in work(worker_url, settings)] == ["index"]
+    (row,) = queue.jobs()
+    assert row.at is not None
+    assert (row.at - datetime.now(UTC)).total_seconds() > 80_000
+
+
+@pytest.mark.requirement("X4")
+def test_a_job_that_was_queued_while_a_timer_ran_does_not_end_the_timer(
+    queue: JobQueue, worker_url: str, settings: Settings
+) -> None:
+    queue.put("index")
+    queue.put("index", every_seconds=3_600, delay_seconds=3_600)
+    assert [kind for kind, _ in work(worker_url, settings)] == ["index"], "it runs now"
+    assert [(row.status, row.at is not None) for row in queue.jobs()] == [("todo", True)]
+
+
+@pytest.mark.requirement("X4")
 def test_a_job_that_waits_for_its_time_keeps_no_other_one_waiting(
     queue: JobQueue, worker_url: str, settings: Settings, tmp_path: Path
 ) -> None:

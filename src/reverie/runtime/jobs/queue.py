@@ -27,8 +27,12 @@ _SEARCH: Final = f"SET LOCAL search_path TO {SCHEMA}"  # the engine's triggers n
 _PUT: Final = """
 INSERT INTO procrastinate_jobs AS known (queue_name, task_name, lock, queueing_lock, args, priority, scheduled_at)
 VALUES (%s, %s, %s, %s, %s, %s, CASE WHEN %s > 0 THEN clock_timestamp() + make_interval(secs => %s) END)
-ON CONFLICT (queueing_lock) WHERE status = 'todo' DO UPDATE SET scheduled_at = NULL
-WHERE excluded.scheduled_at IS NULL AND known.scheduled_at IS NOT NULL RETURNING id
+ON CONFLICT (queueing_lock) WHERE status = 'todo' DO UPDATE
+SET args = CASE WHEN %s THEN excluded.args ELSE known.args END,
+    scheduled_at = CASE WHEN excluded.scheduled_at IS NOT NULL THEN known.scheduled_at END
+WHERE (excluded.scheduled_at IS NULL AND known.scheduled_at IS NOT NULL)
+    OR (%s AND known.args <> excluded.args AND (excluded.scheduled_at IS NULL OR known.args @> '{"every_seconds": 0}'))
+RETURNING id
 """
 _LIST: Final = """
 SELECT id, task_name, args, status::text, attempts, scheduled_at, problem FROM procrastinate_jobs
@@ -99,7 +103,8 @@ class JobQueue:
     ) -> bool:
         """Queue a job and return True, or False if the same job waits already.
 
-        With ``every_seconds`` it is a timer: each run queues the next one. Without a delay, one that waits for its
+        With ``every_seconds`` it is a timer: each run queues the next one. It takes the place of the same job that
+        waits, but the next run of a timer does not take that of a new timer. Without a delay, one that waits for its
         time runs now.
         """
         if kind not in KINDS:
@@ -108,7 +113,9 @@ class JobQueue:
         given = {"tenant": self._tenant, "project": project, "session": session, "every_seconds": every_seconds}
         names = (QUEUE, task_name(kind), job.lock, f"{kind} {job.lock}")
         priority = -1 if session and delay_seconds else 0  # others of the session need not wait for its time
-        return bool(self._asked(_PUT, (*names, json.dumps(given), priority, delay_seconds, delay_seconds)))
+        is_timer = every_seconds > 0
+        values = (*names, json.dumps(given), priority, delay_seconds, delay_seconds, is_timer, is_timer)
+        return bool(self._asked(_PUT, values))
 
     def jobs(self, *, status: str | None = None) -> list[JobRow]:
         """Return the jobs that wait, run or failed, oldest first; ``status`` is ``todo``, ``doing`` or ``failed``."""
