@@ -69,13 +69,13 @@ def command(
     an audit row before each deletion. A session that shares messages by a rewind stays, and is named.
     """
     settings = load_settings()
-    until = _moment(before) if before is not None else retained_since(settings, time.time()) if expired else None
-    wanted = SessionFilter(until, slug_of(project), matching or "", subject or "")
-    if bool(names) == wanted.is_set:
-        raise InputError(
-            "name sessions, or select them by --before, --project, --matching, --subject or --expired, but not both"
-        )
     with opened_storage(settings) as storage:
+        until = _moment(before) if before is not None else retained_since(settings, storage) if expired else None
+        wanted = SessionFilter(until, slug_of(project), matching or "", subject or "")
+        if bool(names) == wanted.is_set:
+            raise InputError(
+                "name sessions, or select them by --before, --project, --matching, --subject or --expired, but not both"
+            )
         library = Library(storage, project=project_slug(os.getcwd()))
         keys = list(dict.fromkeys(library.find(name) for name in names)) if names else wanted.keys(library, storage)
         keys = list(dict.fromkeys(one for key in keys for one in (*library.recorded_agents(key), key)))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -175,11 +176,15 @@ class SessionDeletion:
         return gone
 
 
-def retained_since(settings: Settings, now: float) -> float:
-    """Return the time before which sessions are no longer kept; raise ``SettingsError`` if nothing sets it."""
+def retained_since(settings: Settings, storage: Storage) -> float:
+    """Return the time before which sessions are no longer kept; raise ``SettingsError`` if nothing sets it.
+
+    With a database it is by its clock: one machine whose clock is wrong must not delete the sessions of all.
+    """
     if settings.retention_days is None:
         raise SettingsError("nothing says how long sessions are kept: set retention_days in config.toml")
-    return now - settings.retention_days * 86_400
+    database = database_of(storage)
+    return (time.time() if database is None else database.now()) - settings.retention_days * 86_400
 
 
 def _typed(history: str) -> Iterator[tuple[str, float, str]]:

@@ -6,7 +6,6 @@ size or a document's version, so that a repeated run changes nothing.
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, closing
 from hashlib import sha256
@@ -117,9 +116,9 @@ async def _index(job: JobArguments, storage: Storage, settings: Settings) -> str
 
 async def _retain(job: JobArguments, storage: Storage, settings: Settings) -> str:
     """Delete the sessions that the setting ``retention_days`` no longer keeps, except those that are open."""
-    before = retained_since(settings, time.time())
 
     def delete() -> str:
+        before = retained_since(settings, storage)
         library = Library(storage)
         keys = SessionFilter(before=before, project=job.project or None).keys(library, storage)
         removed = still_open = 0

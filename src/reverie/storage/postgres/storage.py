@@ -31,6 +31,7 @@ _MAX_BYTES: Final = 2**62
 _PATIENCE_SECONDS: Final = 30.0
 _MAX_RACES: Final = 32
 
+_NOW: Final = "SELECT extract(epoch FROM clock_timestamp())::float8"
 _APPEND: Final = "SELECT reverie.append(%s, %s, %s, %s, %s, %s, %s, %s)"
 _HOLDS: Final = "SELECT 1 FROM reverie.leases WHERE tenant = %s AND name = %s AND fence = %s FOR SHARE"
 _HEAD: Final = "SELECT file, size, torn, digest FROM reverie.files WHERE tenant = %s AND key = %s FOR UPDATE"
@@ -129,6 +130,12 @@ class PostgresStorage:
         self._streams = Streams()
         weakref.finalize(self, self._connections.close)
         self.words = SharedWords(self._connections)
+
+    def now(self) -> float:
+        """Return the time by the database's clock, in seconds since 1970."""
+        row = self._connections.repeated(lambda: self._connections.row("the clock", _NOW, ()))
+        assert row is not None
+        return row[0]
 
     def is_encrypted(self) -> bool:
         """Say whether content of the tenant is encrypted."""
