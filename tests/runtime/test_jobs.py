@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, nullcontext
+from contextlib import ExitStack, closing, nullcontext, suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from random import Random
+from threading import Thread
 from typing import Any
 
 import anyio
@@ -381,6 +383,23 @@ def test_a_worker_of_a_database_that_cannot_be_reached_says_so_in_one_line(setti
     with pytest.raises(StorageError, match="/nowhere") as raised:
         anyio.run(partial(run_worker, url, settings))
     assert "hidden-word" not in str(raised.value)
+
+
+def test_a_worker_behind_a_pooler_that_has_no_options_says_so(settings: Settings) -> None:
+    def refuse(pooler: socket.socket) -> None:
+        with suppress(OSError):
+            while True:
+                with pooler.accept()[0] as asking:
+                    if b"search_path" in asking.recv(10_000):
+                        told = b"SFATAL\0C08P01\0Munsupported startup parameter in options: search_path\0\0"
+                        asking.sendall(b"E" + (len(told) + 4).to_bytes(4, "big") + told)
+
+    with socket.create_server(("127.0.0.1", 0)) as pooler:
+        Thread(target=refuse, args=(pooler,), daemon=True).start()
+        url = f"postgresql://somebody@127.0.0.1:{pooler.getsockname()[1]}/reverie?sslmode=disable&gssencmode=disable"
+        with pytest.raises(StorageError, match="unsupported startup parameter in options: search_path"):
+            anyio.run(partial(run_worker, url, settings))
+        pooler.shutdown(socket.SHUT_RDWR)
 
 
 def test_a_worker_with_the_role_of_programs_says_so_instead_of_waiting_for_ever(

@@ -105,8 +105,13 @@ def _ended_already() -> Generator[None]:
             raise
 
 
+def worker_parameters(url: str) -> dict[str, Any]:
+    """Return the parameters of a worker's connection, which a pooler in transaction mode refuses."""
+    return {**parameters(url), "options": f"-c search_path={SCHEMA}"}
+
+
 def worker_app(url: str) -> App:
     """Return the engine's application for a worker, which sees the jobs of all tenants."""
-    app = App(connector=PsycopgConnector(kwargs={**parameters(url), "options": f"-c search_path={SCHEMA}"}))
+    app = App(connector=PsycopgConnector(kwargs=worker_parameters(url)))
     app.job_manager = _Jobs(app.connector)
     return app

@@ -16,8 +16,8 @@ from procrastinate.retry import RetryDecision
 
 from ...errors import ModelError, ReverieError, SessionBusy, StorageError
 from ...settings import Settings
-from ...storage.postgres.connections import UNREACHABLE, first_line, parameters, place_of
-from .engine import worker_app
+from ...storage.postgres.connections import UNREACHABLE, first_line, place_of
+from .engine import worker_app, worker_parameters
 from .queue import KINDS, QUEUE, SCHEMA, JobArguments, JobQueue, Kind, task_name
 from .tasks import run_job
 
@@ -76,7 +76,7 @@ async def run_worker(
     was_reached = False
     while True:
         try:
-            async with await psycopg.AsyncConnection.connect(**parameters(url)) as connection:
+            async with await psycopg.AsyncConnection.connect(**worker_parameters(url)) as connection:
                 was_reached = True
                 await _refuse_other_role(connection, url)
             return await _run(url, settings, listener, once, concurrency, stalled_seconds)
