@@ -263,6 +263,16 @@ def test_a_database_of_an_older_version_keeps_its_rows_when_it_is_migrated(
     assert rows == [("2026-11-17", 1.5, 0, "")]
 
 
+def test_a_role_that_may_grant_nothing_is_told_so(
+    postgres_server: PostgresServer, postgres_url: str, reverie: Reverie, tenant: str
+) -> None:
+    with psycopg.connect(postgres_server.url, autocommit=True) as connection:
+        connection.execute(f'CREATE ROLE "{tenant}"'.encode())
+    code, out, err = reverie("db", "migrate", "--database", postgres_url, "--grant", tenant)
+    assert (code, "can read and write" in out) == (2, False)
+    assert f"reverie_app may not grant rights to {tenant}; run it as the owner of the tables" in err
+
+
 def test_a_server_that_never_answers_is_waited_for_as_long_as_any_other(
     reverie: Reverie, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -92,6 +92,10 @@ def migrate(url: str, *, dry_run: bool = False, grant: str = "") -> DatabaseStat
                     "REVOKE UPDATE, DELETE ON reverie.audit FROM {}",
                 ):
                     connection.execute(sql.SQL(text).format(role))
+                granted = connection.execute("SELECT has_table_privilege(%s, 'reverie.entries', 'INSERT')", (grant,))
+                if granted.fetchone() != (True,):  # for a role that may not grant, GRANT is only a warning
+                    told = f"{before.role} may not grant rights to {grant}; run it as the owner of the tables"
+                    raise StorageError(f"cannot use {before.database}: {told}", path=before.database)
         return before
 
 
