@@ -273,6 +273,13 @@ def test_a_role_that_may_grant_nothing_is_told_so(
     assert f"reverie_app may not grant rights to {tenant}; run it as the owner of the tables" in err
 
 
+@pytest.mark.parametrize("url", ["postgresql://\udcff@/postgres", "postgresql://somebody@/postgr%FFes"])
+def test_a_url_that_is_no_text_is_an_error_that_says_how_to_write_one(url: str, reverie: Reverie) -> None:
+    for command in (["db", "status"], ["db", "migrate"], ["worker", "--once"]):
+        code, _, err = reverie(*command, "--database", url)
+        assert (code, "the database's URL cannot be read; write postgresql://" in err) == (2, True)
+
+
 def test_a_server_that_never_answers_is_waited_for_as_long_as_any_other(
     reverie: Reverie, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,6 +19,7 @@ import pytest
 from postgres_server import PostgresServer
 from reverie.errors import SessionBusy, SettingsError, StorageError
 from reverie.ports import Storage
+from reverie.runtime.jobs.queue import JobQueue
 from reverie.storage.postgres.leases import LeaseTable, PostgresLease
 from reverie.storage.postgres.storage import BLOB_BYTES, PostgresStorage
 from reverie.testing.storage_conformance import StorageConformance
@@ -328,3 +329,22 @@ def test_a_connection_keeps_no_tenant_after_a_transaction(postgres_url: str, ten
 def test_a_storage_without_a_tenant_is_refused(postgres_url: str) -> None:
     with pytest.raises(SettingsError, match="REVERIE_TENANT"):
         PostgresStorage(postgres_url, tenant="")
+
+
+@pytest.mark.parametrize("name", ["two\nlines", "\udcff", "nul\0", "x" * 201], ids=["lines", "bytes", "nul", "long"])
+def test_a_tenant_that_is_no_short_line_of_text_is_refused(postgres_url: str, name: str) -> None:
+    for use in (lambda: PostgresStorage(postgres_url, tenant=name), lambda: JobQueue(postgres_url, name)):
+        with pytest.raises(SettingsError, match="at most 200 printable characters"):
+            use()
+
+
+@pytest.mark.requirement("X3")
+@pytest.mark.parametrize("name", ['it\'s; --\\ "%s" {}', "é🎉", "../.keys", "*", "x" * 200])
+def test_a_tenant_with_an_odd_name_sees_its_own_rows(postgres_url: str, name: str) -> None:
+    with closing(PostgresStorage(postgres_url, tenant=name)) as storage:
+        lease = storage.lease("log.jsonl")
+        storage.delete("log.jsonl")
+        storage.append("log.jsonl", name.encode())
+        lease.release()
+        assert list(storage.list()) == ["log.jsonl"]
+        assert storage.load("log.jsonl") == f"{name}\n".encode()

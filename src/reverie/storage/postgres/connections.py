@@ -14,7 +14,7 @@ import psycopg
 from psycopg import Connection, errors
 from psycopg.conninfo import conninfo_to_dict
 
-from ...errors import StorageError
+from ...errors import SettingsError, StorageError
 
 logging.getLogger("psycopg").addHandler(logging.NullHandler())  # it reports a cut connection, which is handled here
 T = TypeVar("T")
@@ -31,6 +31,7 @@ _CUT_OFF: Final = {
 _FIRST_PAUSE_SECONDS: Final = 0.05
 _LONGEST_PAUSE_SECONDS: Final = 1.0
 _MAX_IDLE: Final = 8
+_MAX_TENANT_CHARS: Final = 200  # an index admits keys of 2,700 bytes, and the tenant is the first part of each
 _SET_TENANT: Final = "SELECT set_config('reverie.tenant', %s, true)"  # the same as SET LOCAL, with a parameter
 UNREACHABLE: Final = (psycopg.OperationalError, psycopg.InterfaceError)
 _PASSING: Final = (errors.SerializationFailure, errors.DeadlockDetected)
@@ -40,6 +41,10 @@ class Connections:
     """The open connections of one tenant to one database, made when they are needed and kept for the next use."""
 
     def __init__(self, url: str, tenant: str, patience_seconds: float) -> None:
+        if not tenant:
+            raise SettingsError("a database needs a tenant: set REVERIE_TENANT, or tenant in config.toml")
+        if not tenant.isprintable() or len(tenant) > _MAX_TENANT_CHARS:
+            raise SettingsError(f"the tenant is {tenant[:64]!r}; use at most {_MAX_TENANT_CHARS} printable characters")
         self.tenant = tenant
         self.place = place_of(url)
         self.was_reached = False
@@ -138,18 +143,22 @@ class Connections:
 
 def parameters(url: str) -> dict[str, Any]:
     """Return the parameters of a connection: those of the URL, and how long to wait for a server that is cut off."""
-    return {**_CUT_OFF, **conninfo_to_dict(url)}
+    return {**_CUT_OFF, **_parts_of(url)}
 
 
 def place_of(url: str) -> str:
     """Return host and name of a database, without user and password."""
+    parts = _parts_of(url)
+    return f"the database {parts.get('dbname') or '(default)'} on {parts.get('host') or 'this machine'}"
+
+
+def _parts_of(url: str) -> dict[str, Any]:
     try:
-        parts = conninfo_to_dict(url)
-    except psycopg.Error as error:
+        return conninfo_to_dict(url)
+    except (psycopg.Error, UnicodeError) as error:
         raise StorageError(
             "the database's URL cannot be read; write postgresql://USER@HOST:PORT/NAME", path="database"
         ) from error
-    return f"the database {parts.get('dbname') or '(default)'} on {parts.get('host') or 'this machine'}"
 
 
 def _reason(error: psycopg.Error) -> str:

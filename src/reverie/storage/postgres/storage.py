@@ -120,8 +120,6 @@ class PostgresStorage:
         refuses_encrypted: bool = False,
     ) -> None:
         """Use the rows of a tenant; ``refuses_encrypted`` makes every use an error if they are encrypted."""
-        if not tenant:
-            raise SettingsError("a database needs a tenant: set REVERIE_TENANT, or tenant in config.toml")
         self.tenant = tenant
         self._blobs = blobs
         self._may_be_encrypted = refuses_encrypted
