@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import time
+from collections.abc import Sequence
 from contextlib import closing
 from functools import partial
 from hashlib import sha256
@@ -17,8 +18,9 @@ import pytest
 
 from postgres_server import WORKER_ROLE, PostgresServer, words_in_dump
 from reverie import Session
-from reverie.errors import SettingsError
+from reverie.errors import SessionBusy, SettingsError
 from reverie.runtime.agent.budgets import Budgets
+from reverie.runtime.deletion.session import SessionDeletion
 from reverie.runtime.dream.dreams import Dreams
 from reverie.runtime.jobs.queue import JobQueue
 from reverie.runtime.jobs.worker import run_worker
@@ -26,6 +28,7 @@ from reverie.runtime.mail.stored_mailbox import open_mailbox
 from reverie.runtime.memory.memory import Memory
 from reverie.runtime.places.projects import log_key, project_slug
 from reverie.runtime.places.storage import storage_of
+from reverie.runtime.session.ledger import open_ledger
 from reverie.settings import AgentPolicy, Settings
 from reverie.values import replace
 
@@ -86,6 +89,27 @@ def talk(settings: Settings, name: str, text: str, *, subject: str = "", letter:
 def secret(tmp_path: Path) -> bytes:
     """Return a word that no other test says, so that a dump of the whole database may be searched for it."""
     return f"quinine{sha256(str(tmp_path).encode()).hexdigest()[:12]}".encode()
+
+
+@pytest.mark.requirement("X5")
+@pytest.mark.parametrize("place", ["database", "files"])
+def test_nobody_opens_a_session_while_it_is_erased(settings: Settings, place: str) -> None:
+    settings = settings if place == "database" else replace(settings, database=None, tenant=None)
+    talk(settings, "one", "hello")
+    refused: list[SessionBusy] = []
+
+    def talk_meanwhile(logs: Sequence[str], dry_run: bool) -> int:
+        with pytest.raises(SessionBusy, match="delete") as raised:
+            talk(settings, "one", SECRET)
+        refused.append(raised.value)
+        return 0
+
+    with closing(storage_of(settings)) as storage:
+        deletion = SessionDeletion(settings, storage, [talk_meanwhile])
+        deletion.run(log_key(project_slug("."), "one"))
+        assert (len(refused), [key for key in storage.list() if "one" in key]) == (1, [])
+        with open_ledger(settings, storage) as ledger:
+            assert ledger.spent("2026-01-01") == 0
 
 
 @pytest.mark.requirement("X5", "A5")

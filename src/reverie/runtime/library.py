@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Generator, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -204,26 +204,31 @@ class Library:
             yield
 
     def remove(self, key: str, *, dry_run: bool = False) -> RemovedSession:
+        """Delete a session and everything derived from it, as ``removing`` does."""
+        with self.removing(key, dry_run=dry_run) as planned:
+            return planned
+
+    @contextmanager
+    def removing(self, key: str, *, dry_run: bool = False) -> Generator[RemovedSession]:
         """Delete a session and everything derived from it: log, results, notes, inbox, agents and memories.
 
-        The log goes last, so that a second call finishes an interrupted one. ``dry_run`` deletes nothing and returns
-        the keys to be removed. Raise ``SessionBusy`` if the session or one of its agents is open.
+        They go after the ``with`` block, in which nobody can open the session. The log goes last, so that a second call
+        finishes an interrupted one. ``dry_run`` deletes nothing. Raise ``SessionBusy`` if the session or one of its
+        agents is open.
         """
         agents = self.agents_of(key)
         logs = [*map(agent_log, agents), key]
         for log in logs:
             if (holder := self._storage.holder(log)) is not None:
                 raise SessionBusy(f"session {session_of(log)} is open ({holder}); close it first", holder=holder)
-        keys = self.documents_of(logs)
-        names = [session_of(log) for log in logs]
-        memories = self._derived_memories(logs)
-        if not dry_run:
-            with self.reserved(key, "delete"):
-                self._note_deleted(key, names)
+        with nullcontext() if dry_run else self.reserved(key, "delete"):
+            keys = self.documents_of(logs)
+            yield RemovedSession(session_of(key), keys, self._derived_memories(logs), agents)
+            if not dry_run:
+                self._note_deleted(key, [session_of(log) for log in logs])
                 self._erase_memories(logs)
                 for name in [*self._derived_memories(logs), *keys]:
                     self._storage.delete(name)
-        return RemovedSession(session_of(key), keys, memories, agents)
 
     def documents_of(self, logs: Sequence[str]) -> list[str]:
         """Return the keys of these logs that exist, and of the stored results, notes and others that belong to them."""

@@ -24,7 +24,7 @@ from ...ports import Storage
 from ...settings import Settings
 from ...storage.encryption import EncryptedStorage
 from ...values import record
-from ..library import Library, agent_log, erase_sources
+from ..library import Library, RemovedSession, agent_log, erase_sources
 from ..mail.erasure import SessionMail, erase_letters, erase_stored_letters
 from ..places.storage import database_of
 from ..search.sessions import SessionSearch
@@ -88,8 +88,15 @@ class SessionDeletion:
 
     def run(self, key: str, *, dry_run: bool = False) -> DeletionReceipt:
         """Delete a session by its log's key, or only count; raise ``SessionBusy`` if it or its agents are open."""
-        planned = self._library.remove(key, dry_run=True)
-        logs = [*map(agent_log, planned.agents), key]
+        with self._library.removing(key, dry_run=dry_run) as planned:
+            logs = [*map(agent_log, planned.agents), key]
+            receipt = self._erase(key, logs, planned, dry_run=dry_run)
+        if not dry_run:
+            self._forget_keys(logs)
+        return receipt
+
+    def _erase(self, key: str, logs: Sequence[str], planned: RemovedSession, *, dry_run: bool) -> DeletionReceipt:
+        """Erase all that is not in the session's documents, while nobody can open it, or only count."""
         namesakes = self._library.namesakes(logs)
         entries = [entry for log in logs for entry in parse_log(self._storage.load(log) or b"").entries]
         mail = _mail(namesakes, entries)
@@ -110,8 +117,6 @@ class SessionDeletion:
             self._erase_shared_memories(logs)
             for log in logs:
                 self._remove_folder(log.removesuffix(".jsonl"))
-            self._library.remove(key)
-            self._forget_keys(logs)
         found = len(planned.keys), len(planned.memories) + shared, calls, typed, letters, others
         return DeletionReceipt(planned.session, key, planned.agents, *found)
 
