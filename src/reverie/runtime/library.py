@@ -212,9 +212,9 @@ class Library:
     def removing(self, key: str, *, dry_run: bool = False) -> Generator[RemovedSession]:
         """Delete a session and everything derived from it: log, results, notes, inbox, agents and memories.
 
-        They go after the ``with`` block, in which nobody can open the session. The log goes last, so that a second call
-        finishes an interrupted one. ``dry_run`` deletes nothing. Raise ``SessionBusy`` if the session or one of its
-        agents is open.
+        They go after the ``with`` block, during which no process can open the session. The log goes last, so that a
+        second call finishes an interrupted one. ``dry_run`` deletes nothing. Raise ``SessionBusy`` if the session or
+        one of its agents is open.
         """
         agents = self.agents_of(key)
         logs = [*map(agent_log, agents), key]

@@ -96,7 +96,7 @@ class SessionDeletion:
         return receipt
 
     def _erase(self, key: str, logs: Sequence[str], planned: RemovedSession, *, dry_run: bool) -> DeletionReceipt:
-        """Erase all that is not in the session's documents, while nobody can open it, or only count."""
+        """Erase all that is not in the session's documents, while its leases are held, or only count."""
         namesakes = self._library.namesakes(logs)
         entries = [entry for log in logs for entry in parse_log(self._storage.load(log) or b"").entries]
         mail = _mail(namesakes, entries)

@@ -13,7 +13,7 @@ from typing import Final
 
 import anyio
 
-from ...errors import InputError, SessionBusy
+from ...errors import InputError, SessionBusy, SessionNotFound
 from ...ports import Model, Storage
 from ...settings import Settings
 from ...text.counts import counted
@@ -28,7 +28,6 @@ from ..memory.extract.extractor import Extractor, ExtractorOptions
 from ..memory.extract.past_sessions import PastSessions
 from ..memory.memory import Memory
 from ..memory.shared_journal import StoredJournal
-from ..places.projects import log_key
 from ..places.storage import key_if_encrypted, storage_of
 from ..search.shared_words import index_logs, words_of
 from ..session.parts import SessionOptions
@@ -48,9 +47,10 @@ def run_job(job: JobArguments, url: str, settings: Settings) -> str:
     if work is None:
         raise InputError(f"this version knows no job {job.kind!r}; upgrade the worker")
     with closing(storage_of(own)) as storage:
-        if job.session and storage.load(log_key(job.project, job.session), 0, 1) is None:
-            return "there is no such session"  # it was deleted: to open it would make an empty one
-        return anyio.run(work, job, storage, own)
+        try:
+            return anyio.run(work, job, storage, own)
+        except SessionNotFound:
+            return "there is no such session"  # it was deleted
 
 
 @asynccontextmanager
@@ -63,7 +63,9 @@ async def _opened(
     named = settings.model_aliases.get(MODEL)
     model = open_model(named, aliases=settings.model_aliases) if named else None
     try:
-        options = SessionOptions(job.session, storage=storage, project=job.project, settings=settings, model=model)
+        options = SessionOptions(
+            job.session, storage=storage, project=job.project, settings=settings, model=model, is_known=True
+        )
         async with Session(options) as session:
             yield session, model
     finally:

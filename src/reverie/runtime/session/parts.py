@@ -92,6 +92,8 @@ class SessionOptions:
     """Whether the session shows and extracts memories of its project."""
     subject: str = ""
     """The person that the session is about, by an id of the caller, for export and erasure."""
+    is_known: bool = False
+    """Whether opening raises ``SessionNotFound`` instead of beginning a session, because it may have been deleted."""
 
     @property
     def key(self) -> str:

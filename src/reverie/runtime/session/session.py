@@ -17,7 +17,7 @@ from ...conversation.file_reads import FileRead, named_files
 from ...conversation.tokens.window import Thresholds
 from ...conversation.view import View
 from ...conversation.wire.blocks import check_content
-from ...errors import InputError, PromptTooLong, SessionError
+from ...errors import InputError, PromptTooLong, SessionError, SessionNotFound
 from ...events import FellBack, Listener, LogDamaged, ResultsTrimmed, SessionClosed, SessionOpened
 from ...models.failures import failure_of_exception
 from ...models.shapes import Shape, shaped_request
@@ -119,6 +119,8 @@ class Session:
 
     async def _enter(self) -> None:
         loaded = await self.log.open(self.parts.read)
+        if self._options.is_known and not loaded.entries:
+            raise SessionNotFound(f"there is no session {self.name!r} any more")
         self.log.emit(SessionOpened(self.name, len(loaded.entries), self.log.mode))
         for damage in loaded.damage:
             self.log.emit(LogDamaged(self.name, damage.line, damage.reason))
