@@ -163,6 +163,16 @@ def test_jobs_before_the_tables_exist_say_how_to_make_them(postgres_server: Post
             connection.execute("DROP DATABASE empty_jobs WITH (FORCE)")
 
 
+def test_a_role_that_may_not_use_the_jobs_is_told_which_rights_it_needs(
+    postgres_server: PostgresServer, tenant: str
+) -> None:
+    with psycopg.connect(postgres_server.url, autocommit=True) as connection:
+        connection.execute(f'CREATE ROLE "{tenant}" LOGIN'.encode())
+    url = postgres_server.url.replace("postgres@", f"{tenant}@")
+    with closing(JobQueue(url, tenant)) as queue, pytest.raises(StorageError, match=r"the rights that .* --grant ROLE"):
+        queue.jobs()
+
+
 def test_an_unknown_kind_of_job_is_refused(queue: JobQueue) -> None:
     with pytest.raises(InputError, match="one of: notes"):
         queue.put("polish")  # pyright: ignore[reportArgumentType]

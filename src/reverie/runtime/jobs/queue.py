@@ -25,7 +25,8 @@ _TASK: Final = "reverie."
 _PATIENCE_SECONDS: Final = 30.0
 _SEARCH: Final = f"SET LOCAL search_path TO {SCHEMA}"  # the engine's triggers name its tables without a schema
 _PUT: Final = """
-INSERT INTO procrastinate_jobs AS known (queue_name, task_name, lock, queueing_lock, args, priority, scheduled_at)
+INSERT INTO reverie_jobs.procrastinate_jobs AS known
+    (queue_name, task_name, lock, queueing_lock, args, priority, scheduled_at)
 VALUES (%s, %s, %s, %s, %s, %s, CASE WHEN %s > 0 THEN clock_timestamp() + make_interval(secs => %s) END)
 ON CONFLICT (queueing_lock) WHERE status = 'todo' DO UPDATE
 SET args = CASE WHEN %s THEN excluded.args ELSE known.args END,
@@ -35,23 +36,23 @@ WHERE (excluded.scheduled_at IS NULL AND known.scheduled_at IS NOT NULL)
 RETURNING id
 """
 _LIST: Final = """
-SELECT id, task_name, args, status::text, attempts, scheduled_at, problem FROM procrastinate_jobs
+SELECT id, task_name, args, status::text, attempts, scheduled_at, problem FROM reverie_jobs.procrastinate_jobs
 WHERE tenant = %s AND status::text = ANY(%s) ORDER BY id
 """
 _DROP: Final = """
-DELETE FROM procrastinate_jobs WHERE tenant = %s AND id = ANY(%s) AND status <> 'doing' RETURNING id
+DELETE FROM reverie_jobs.procrastinate_jobs WHERE tenant = %s AND id = ANY(%s) AND status <> 'doing' RETURNING id
 """
 # The same job may wait already, such as the next run of a timer: it runs at once.
 _RETRY: Final = """
-WITH failed AS (DELETE FROM procrastinate_jobs WHERE tenant = %s AND status = 'failed' RETURNING *),
+WITH failed AS (DELETE FROM reverie_jobs.procrastinate_jobs WHERE tenant = %s AND status = 'failed' RETURNING *),
 queued AS (
-    INSERT INTO procrastinate_jobs (queue_name, task_name, lock, queueing_lock, args)
+    INSERT INTO reverie_jobs.procrastinate_jobs (queue_name, task_name, lock, queueing_lock, args)
     SELECT DISTINCT ON (queueing_lock) queue_name, task_name, lock, queueing_lock, args FROM failed
     ON CONFLICT (queueing_lock) WHERE status = 'todo' DO UPDATE SET scheduled_at = NULL
 )
 SELECT count(*) FROM failed
 """
-_NOTE: Final = "UPDATE procrastinate_jobs SET problem = %s WHERE tenant = %s AND id = %s RETURNING id"
+_NOTE: Final = "UPDATE reverie_jobs.procrastinate_jobs SET problem = %s WHERE tenant = %s AND id = %s RETURNING id"
 _MAX_PROBLEM_CHARS: Final = 300
 
 
