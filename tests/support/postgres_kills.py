@@ -22,6 +22,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,8 @@ WORKERS_IN = 8
 """One process of so many runs jobs instead of sessions."""
 ASKED: dict[str, Any] = {"model": "claude-sonnet-5", "max_tokens": 100, "system": "Be brief."}
 MARK = "turn number "
+LONGEST_WAIT_SECONDS = 30
+"""How long a job may wait for its next attempt at the end; a dead worker's lease has ended by then."""
 MORE_URGENT, LESS_URGENT = 15, 5
 """How much the niceness of the killer is below that of the run, and that of the processes above it."""
 
@@ -381,7 +384,11 @@ def finish_jobs(url: str, tenant: str, home: Path, ttl: float) -> None:
 
     settings, queue = Settings(home=home / "last", database=url, tenant=tenant), JobQueue(url, tenant)
     until = time.monotonic() + PATIENCE_SECONDS * 5
-    while queue.jobs() and time.monotonic() < until:
+    while (left := queue.jobs()) and time.monotonic() < until:
+        for row in left:  # a job whose workers were killed several times would wait for its next attempt for long
+            if row.at is not None and (row.at - datetime.now(UTC)).total_seconds() > LONGEST_WAIT_SECONDS:
+                queue.put("notes", project=row.project, session=row.session)
+        queue.retry_failed()
         anyio.run(partial(run_worker, worker_url(url), settings, once=True, stalled_seconds=2 * ttl))
         time.sleep(0.2)
     queue.close()
