@@ -329,6 +329,22 @@ def test_jobs_are_listed_queued_and_checked_from_the_command_line(
     assert "1 waiting" in reverie("stats", "--days", "36500")[1]
 
 
+@pytest.mark.requirement("X4")
+def test_a_timer_is_ended_from_the_command_line(settings: Settings, asked: Asked, reverie: Reverie) -> None:
+    talk(settings, "one", "hello")
+    session = ("--project", project_slug("."), "--session", "one")
+    with closing(JobQueue(settings.database or "", settings.tenant or "")) as queue:
+        queue.put("retain", every_seconds=3_600, delay_seconds=3_600)
+        asked("db", "queue", "notes", *session, "--every", "24")
+        assert reverie("db", "queue", "retain", "--stop", "--dry-run")[:2] == (0, "would delete the waiting retain\n")
+        assert len(queue.jobs()) == 2
+        assert asked("db", "queue", "retain", "--stop")["deleted"]
+        assert [row.kind for row in queue.jobs()] == ["notes"]
+        assert asked("db", "queue", "notes", *session, "--stop")["deleted"]
+        assert reverie("db", "queue", "notes", *session, "--stop")[:2] == (0, "no such notes waits\n")
+        assert queue.jobs() == []
+
+
 @pytest.mark.requirement("X5")
 def test_expired_sessions_are_named_by_a_dry_run_and_deleted_after_it(
     settings: Settings, reverie: Reverie, asked: Asked, monkeypatch: pytest.MonkeyPatch

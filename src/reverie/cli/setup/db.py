@@ -115,9 +115,10 @@ def jobs(retry: bool, dry_run: bool, as_json: bool) -> int:
 @click.option("--project", metavar="SLUG", default="", help="The project, as 'reverie sessions --json' names it.")
 @click.option("--session", metavar="NAME", default="", help="The session, for notes and extract.")
 @click.option("--every", metavar="HOURS", type=click.FloatRange(0.01), help="Run it again and again.")
-@click.option("--dry-run", is_flag=True, help="Check the arguments and queue nothing.")
+@click.option("--stop", is_flag=True, help="Delete this job if it waits, so that a timer ends.")
+@click.option("--dry-run", is_flag=True, help="Check the arguments and change nothing.")
 @_JSON
-def queue(kind: Any, project: str, session: str, every: float | None, dry_run: bool, as_json: bool) -> int:
+def queue(kind: Any, project: str, session: str, every: float | None, stop: bool, dry_run: bool, as_json: bool) -> int:
     """Queue a job for the workers: notes or memories of a session, a dream of a project, the index of words,
     or retention."""
     if kind in ("notes", "extract") and not (project and session):
@@ -126,6 +127,14 @@ def queue(kind: Any, project: str, session: str, every: float | None, dry_run: b
         raise InputError("dream needs --project")
     is_new = True
     with closing(_queue()) as jobs:
+        if stop:
+            is_there = jobs.drop(kind, project=project, session=session, dry_run=dry_run)
+            verb = "would delete" if dry_run else "deleted"
+            if as_json:
+                emit_json({"kind": kind, "project": project, "session": session, "deleted": is_there and not dry_run})
+            else:
+                say(f"{verb} the waiting {kind}" if is_there else f"no such {kind} waits")
+            return 0
         if session and not _exists(log_key(project, session)):
             raise InputError(f"no session {session} in project {project}: 'reverie sessions --json' lists them")
         if not dry_run:

@@ -52,6 +52,9 @@ queued AS (
 )
 SELECT count(*) FROM failed
 """
+_FIND: Final = """
+SELECT id FROM reverie_jobs.procrastinate_jobs WHERE tenant = %s AND queueing_lock = %s AND status = 'todo'
+"""
 _NOTE: Final = "UPDATE reverie_jobs.procrastinate_jobs SET problem = %s WHERE tenant = %s AND id = %s RETURNING id"
 _MAX_PROBLEM_CHARS: Final = 300
 
@@ -130,6 +133,12 @@ class JobQueue:
     def retry_failed(self) -> int:
         """Queue every failed job again and return how many there were."""
         return self._asked(_RETRY, (self._tenant,))[0][0]
+
+    def drop(self, kind: Kind, *, project: str = "", session: str = "", dry_run: bool = False) -> bool:
+        """Delete the same job if it waits, so that a timer ends, or only look for it; return whether it was there."""
+        lock = JobArguments(self._tenant, kind, project, session).lock
+        found = [id for (id,) in self._asked(_FIND, (self._tenant, f"{kind} {lock}"))]
+        return bool(found if dry_run or not found else self._asked(_DROP, (self._tenant, found)))
 
     def note_problem(self, id: int, problem: str) -> None:
         """Keep the reason for which an attempt of a job failed."""
