@@ -203,7 +203,9 @@ def test_everything_about_a_person_is_exported_byte_for_byte(
     assert log == reverie("export", "one")[1].encode()
     assert [name for name in files if name.endswith(".md") and b"quinine" in files[name]]
     assert not any(b"gate" in data for data in files.values())
-    assert [row["act"] for row in asked("db", "audit")["rows"]] == ["export"]
+    assert [row["act"] for row in asked("db", "audit", "--since", "2026-01-31")["rows"]] == ["export"]
+    code, _, err = reverie("db", "audit", "--since", "yesterday")
+    assert (code, "--since 'yesterday' is no date; give one such as 2026-01-31" in err) == (2, True)
     assert reverie("export", "--subject", "person-7", "--output", tmp_path / "out")[0] == 2
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from datetime import datetime
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -148,17 +149,21 @@ def queue(kind: Any, project: str, session: str, every: float | None, stop: bool
 
 
 @command.command(short_help="Show who deleted, exported or moved data.")
-@click.option("--since", metavar="DATE", default="-infinity", help="The first day, such as 2026-01-31.")
+@click.option("--since", metavar="DATE", help="The first day, such as 2026-01-31.")
 @click.option("--limit", metavar="N", default=50, type=click.IntRange(1), help="At most this many rows.")
 @_JSON
-def audit(since: str, limit: int, as_json: bool) -> int:
+def audit(since: str | None, limit: int, as_json: bool) -> int:
     """Show who deleted, exported or moved data of the tenant, newest first; without content."""
     settings = load_settings()
+    try:
+        first = "-infinity" if since is None else datetime.fromisoformat(since).isoformat()
+    except ValueError:
+        raise InputError(f"--since {since!r} is no date; give one such as 2026-01-31") from None
     with closing(storage_of(settings)) as storage:
         database = database_of(storage)
         if database is None:
             raise InputError("audit rows are in a database; set database and tenant")
-        rows = database.records.audit(since, limit)
+        rows = database.records.audit(first, limit)
     if as_json:
         emit_json({"rows": rows})
     elif not rows:
