@@ -30,7 +30,7 @@ from reverie import Session
 from reverie.errors import InputError, StorageError
 from reverie.runtime.jobs import worker
 from reverie.runtime.jobs.engine import install, worker_app
-from reverie.runtime.jobs.queue import JobArguments, JobQueue, Kind
+from reverie.runtime.jobs.queue import SCHEMA, JobArguments, JobQueue, Kind
 from reverie.runtime.jobs.worker import run_worker
 from reverie.runtime.memory.memory import Memory
 from reverie.runtime.memory.shared_journal import StoredJournal
@@ -531,6 +531,20 @@ def test_a_job_whose_worker_was_killed_is_taken_up_by_another(
     while queue.jobs(status="doing") and time.monotonic() < until:
         work(worker_url, settings, stalled_seconds=1.0)
     assert queue.jobs() == []
+
+
+@pytest.mark.requirement("X4")
+def test_a_job_that_ends_every_worker_fails_at_last(
+    queue: JobQueue, postgres_server: PostgresServer, worker_url: str, settings: Settings
+) -> None:
+    for deaths, expected in ((7, []), (8, ["failed"])):
+        queue.put("index")
+        with psycopg.connect(postgres_server.url, options=f"-c search_path={SCHEMA}") as connection:
+            now = "UPDATE procrastinate_jobs SET status = 'doing', attempts = %s WHERE id = %s"
+            connection.execute(now, (deaths, queue.jobs()[0].id))
+        work(worker_url, settings)
+        assert [row.status for row in queue.jobs()] == expected
+    assert queue.jobs()[0].problem == "its worker ended, at attempt 9; look at the output of the workers"
 
 
 @pytest.mark.requirement("X4")

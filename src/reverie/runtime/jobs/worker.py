@@ -31,6 +31,9 @@ _PASSING: Final = (StorageError, SessionBusy, ModelError, OSError)
 _NOW_DUE: Final = """
 UPDATE procrastinate_jobs SET priority = 0 WHERE status = 'todo' AND priority < 0 AND scheduled_at <= now()
 """
+_GIVE_UP: Final = """
+UPDATE procrastinate_jobs SET status = 'failed', problem = %(problem)s WHERE id = %(id)s AND status = 'doing'
+"""
 _ROLE: Final = f"""
 SELECT rolname, rolsuper OR rolbypassrls OR EXISTS (SELECT FROM {SCHEMA}.worker_roles WHERE role = rolname)
 FROM pg_roles WHERE rolname = current_user
@@ -188,8 +191,13 @@ async def _watch_stalled(app: App, stalled_seconds: float) -> None:
 async def _take_up(app: App, stalled_seconds: float) -> None:
     """Queue the jobs of dead workers again, and let those whose time has come be as urgent as all others.
 
-    The engine would leave the former, and their locks, for ever, and the latter while there is any other job.
+    The engine would leave the former, and their locks, for ever, and the latter while there is any other job. A job
+    that ended many workers fails, so that it does not end them all in turn.
     """
     await app.connector.execute_query_async(_NOW_DUE)
     for job in await app.job_manager.get_stalled_jobs(seconds_since_heartbeat=stalled_seconds):
-        await app.job_manager.retry_job(job)
+        if job.attempts < _MAX_ATTEMPTS:
+            await app.job_manager.retry_job(job)
+        else:
+            problem = f"its worker ended, at attempt {job.attempts + 1}; look at the output of the workers"
+            await app.connector.execute_query_async(_GIVE_UP, id=job.id, problem=problem)
