@@ -43,6 +43,7 @@ def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     ports = _free_ports(8)
     names = ("master.port", "master.port.grpc", "volume.port", "volume.port.grpc", "filer.port", "filer.port.grpc")
     flags = [f"-{name}={port}" for name, port in zip((*names, "s3.port", "s3.port.grpc"), ports, strict=True)]
+    flags += ["-s3.port.iceberg=0", "-s3.port.lance=0"]  # two test runs on one machine would both want these ports
     common = ["-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-dir={folder}", "-s3", f"-s3.config={folder / 's3.json'}"]
     with (folder / "log").open("wb") as log:
         server = subprocess.Popen([program, "server", *common, *flags], stdout=log, stderr=log)
