@@ -13,13 +13,17 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import anyio
 import psycopg
 import pytest
 
 from postgres_server import PostgresServer
+from reverie import Session
 from reverie.errors import SessionBusy, SettingsError, StorageError
 from reverie.ports import Storage
 from reverie.runtime.jobs.queue import JobQueue
+from reverie.runtime.places.projects import log_key, project_slug
+from reverie.storage.postgres.connections import Connections
 from reverie.storage.postgres.leases import LeaseTable, PostgresLease
 from reverie.storage.postgres.storage import BLOB_BYTES, PostgresStorage
 from reverie.testing.storage_conformance import StorageConformance
@@ -89,6 +93,32 @@ def test_a_lease_that_another_thread_just_took_is_not_taken_over(
         failed = [one.exception() for one in tries]
         assert sum(isinstance(one, SessionBusy) for one in failed) == 3
         assert failed.count(None) == 1
+
+
+@pytest.mark.requirement("X1")
+def test_a_session_ends_without_an_error_while_the_database_is_away(
+    postgres_url: str, tenant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = PostgresStorage(postgres_url, tenant=tenant, ttl_seconds=0.5)
+    row = Connections.row
+
+    def away(self: Connections, path: str, sql: Any, values: Any) -> Any:
+        if "-infinity" in sql:
+            raise StorageError("the database is away", path=path) from psycopg.OperationalError()
+        return row(self, path, sql, values)
+
+    async def talk() -> None:
+        async with Session.open("one", cwd=tmp_path, storage=storage) as session:
+            await session.say("hello")
+            monkeypatch.setattr(Connections, "row", away)
+
+    anyio.run(talk)
+    storage.close()
+    with closing(PostgresStorage(postgres_url, tenant=tenant)) as other:
+        until = time.monotonic() + 60
+        while other.holder(log_key(project_slug(tmp_path), "one")) and time.monotonic() < until:
+            time.sleep(0.05)  # nobody renews the lease, so it ends
+        other.lease(log_key(project_slug(tmp_path), "one"))
 
 
 @pytest.mark.requirement("X1")

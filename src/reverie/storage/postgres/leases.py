@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -116,12 +117,13 @@ class LeaseTable:
         )
 
     def release(self, lease: PostgresLease) -> None:
-        """Free a lease, unless it is another's by now."""
+        """Free a lease, unless it is another's by now; if the database is away, it ends by itself."""
         with self._lock:
             if self._held.get(lease.name) is not lease or self._process != os.getpid():
                 return  # released before, or by a child process, which inherits no leases
             del self._held[lease.name]
-        self._connections.row(lease.name, _RELEASE, (self._connections.tenant, lease.name, lease.fence))
+        with suppress(StorageError):
+            self._connections.row(lease.name, _RELEASE, (self._connections.tenant, lease.name, lease.fence))
 
     def close(self) -> None:
         """Stop the heartbeat and release every lease."""
