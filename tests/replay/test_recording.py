@@ -8,13 +8,16 @@ import pytest
 
 from coding_session import as_claude_code_jsonl, coding_session
 from log_script import Script, call, text
+from reverie.cache.prices import prices_for
 from reverie.conversation.decisions import Cause, Compacted
 from reverie.conversation.view import View
 from reverie.conversation.wire.blocks import as_blocks
 from reverie.importers import read_session
 from reverie.importers.import_result import ImportedSession
 from reverie.replay.compare import recordings_in
+from reverie.replay.policies import AppendOnlyPolicy
 from reverie.replay.recording import recording_of
+from reverie.replay.run import replay_recording
 
 
 def imported(script: Script) -> ImportedSession:
@@ -64,9 +67,14 @@ def test_the_lost_past_of_a_recording_that_starts_in_the_middle_is_no_system_pro
         assert sum(recording.prefix) > 99_000
         return
     assert 11_000 < sum(recording.prefix) < 12_000
-    (lost,) = [entry for entry in recording.steps[0].entries if entry.body.get("type") == "unrecorded"]
-    assert lost.message is not None
-    assert sum(map(recording.sizes.of, as_blocks(lost.message))) > 85_000
+    lost = [entry.message for entry in recording.steps[0].entries if entry.body.get("type") == "unrecorded"]
+    assert sum(recording.sizes.of(block) for message in lost if message for block in as_blocks(message)) > 85_000
+    view = View().fold_all((*recording.steps[0].entries, *recording.steps[0].reply))
+    assert view.token_count.overhead < 25_000  # of which 10,000 were new content
+    prices = prices_for("claude-opus-5")
+    assert prices is not None
+    outcome = replay_recording(recording, AppendOnlyPolicy(), prices, model="claude-opus-5")
+    assert 85_000 < outcome.points[0].read <= 90_000  # the cache had the past
 
 
 @pytest.mark.requirement("B1")

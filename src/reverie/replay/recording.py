@@ -16,7 +16,7 @@ from ..cache.usage import Usage, reply_tokens, reported_usage, usage_of
 from ..conversation.authorship import Utterance
 from ..conversation.entries import ASSISTANT, ATTACHMENT, DECISION, USER, Entry, Message, iso, reply_id
 from ..conversation.identifiers import Identifier
-from ..conversation.tokens.estimate import estimate_block, estimate_request
+from ..conversation.tokens.estimate import estimate_block, estimate_request, estimate_text
 from ..conversation.view import View
 from ..conversation.wire.blocks import Block, accepted_message, as_blocks
 from ..importers import ImportedSession
@@ -30,6 +30,7 @@ _SECONDS_BETWEEN: Final = 10.0  # for a recording without times
 _LEAST, _MOST = 0.75, 1.35  # bounds for scaling an estimate to the bill; the rest counts as unrecorded or removed
 UNRECORDED: Final = "unrecorded"
 _MESSAGES: Final = (USER, ASSISTANT, ATTACHMENT)
+_SPACES: Final = 1_000
 _REMOVED: Final = 2_000  # fewer missing tokens do not count as removed
 
 
@@ -266,10 +267,12 @@ def _sized(steps: list[RecordedRequest], sizes: BlockSizes) -> tuple[list[Record
         spread = _spread(blocks, grown, sizes)
         removed = grown - spread < -_REMOVED and before.last is not None and not cut
         total = step.billed.input
-        entries = step.entries
-        if grown - spread > 0:
-            entries = (*entries, _unseen(step, grown - spread, sizes))
-            view = view.fold(entries[-1])
+        unseen = max(0, grown - spread)
+        past = 0 if out else min(unseen, max(0, step.billed.read - base))  # what the cache had before the recording
+        before_it = (_unseen(step, past, sizes, is_past=True),) if past else ()
+        after_it = (_unseen(step, unseen - past, sizes),) if unseen - past else ()
+        view = view.fold_all(after_it)
+        entries = (*before_it, *step.entries, *after_it)
         out.append(replace(step, entries=entries, removed=removed))
     factors = [block for step in out for entry in step.entries for block in _blocks(entry)]
     raw = sum(estimate_block(block) for block in factors) or 1
@@ -307,13 +310,16 @@ def _spread(blocks: Iterable[Block], grown: int, sizes: BlockSizes) -> int:
     return given
 
 
-def _unseen(step: RecordedRequest, tokens: int, sizes: BlockSizes) -> Entry:
+def _unseen(step: RecordedRequest, tokens: int, sizes: BlockSizes, *, is_past: bool = False) -> Entry:
     """Return an attachment of the given size for content that was sent and is not recorded."""
-    block: Block = {"type": "text", "text": f"[not recorded: {tokens} tokens, request {step.number}]"}
+    text = f"[not recorded: {tokens} tokens, request {step.number}]"
+    if is_past:  # as long as its size says, or policies would take it for a system prompt
+        text += " " * (tokens * _SPACES // estimate_text(" " * _SPACES))
+    block: Block = {"type": "text", "text": text}
     sizes.set(block, tokens)
     last = step.entries[-1] if step.entries else None
     body = {"type": UNRECORDED, "message": {"role": USER, "content": [block]}}
-    uuid = f"unrecorded-{step.number}"
+    uuid = f"unrecorded-{step.number}{'-past' if is_past else ''}"
     return Entry(uuid, last.uuid if last else None, last.time if last else iso(step.at), "replay", ATTACHMENT, body)
 
 

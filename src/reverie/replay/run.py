@@ -249,9 +249,8 @@ class _PolicyRun:
         """Send one request to the simulated cache and return its usage."""
         planned = self.policy.mark(self.view, messages, step)
         if planned is not None:
-            self.sender.warm(step, planned.prefix_ttl)
             self.warm_at = step.at
-        return self.sender.send(messages, planned, step.at, same)
+        return self.sender.send(messages, planned, step.at, same, step.billed.read if step.billed is not None else 0)
 
     def watch(self, step: RecordedRequest, usage: Usage, moved: list[str]) -> None:
         """Record a break if a large part of the tokens that the last request left in the cache was not read.

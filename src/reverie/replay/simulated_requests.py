@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from hashlib import blake2b
 from operator import is_
 from typing import Final
@@ -12,7 +13,7 @@ from ..cache.usage import Usage
 from ..conversation.entries import Message
 from ..conversation.wire.blocks import as_blocks
 from ..conversation.wire.canonical import canonical_block
-from .recording import RecordedRequest, Recording
+from .recording import Recording
 
 _DIGEST: Final = 12
 
@@ -49,14 +50,18 @@ class RequestSimulator:
         self._positions: list[int] = []
         self._marks: list[Mark] = []
 
-    def send(self, messages: list[Message], planned: BreakpointPlan | None, now: float, same: int = 0) -> Usage:
+    def send(
+        self, messages: list[Message], planned: BreakpointPlan | None, now: float, same: int = 0, billed_read: int = 0
+    ) -> Usage:
         """Send a request and return its usage; without breakpoints nothing is cached.
 
-        The first ``same`` messages are those of the request before.
+        The first ``same`` messages are those of the request before. ``billed_read`` are the tokens that the recorded
+        request read from the cache.
         """
         self._take(messages, same)
         if planned is None:
             return Usage(uncached=self._totals[-1])
+        self._warm(billed_read, planned.prefix_ttl, now - 0.5)
         self._marks = self.marks(planned)
         return self.again(now)
 
@@ -71,12 +76,19 @@ class RequestSimulator:
         blocks = self._cache.readable(self._chain, self._marks, model=self._model, now=now, positions=self._positions)
         return self._totals[blocks - 1] if blocks else 0
 
-    def warm(self, step: RecordedRequest, ttl: str) -> None:
-        """Put the part of the prefix into the cache that another session had there, by the bill of a request."""
-        pieces = self.warmed(step)
-        if pieces is not None:
-            mark = Mark(pieces - 1, ttl)
-            self._cache.request(self.prefix[:pieces], [mark], model=self._model, now=step.at - 0.5)
+    def _warm(self, billed_read: int, ttl: str, at: float) -> None:
+        """Put the part of a request into the cache that was there before, if the bill shows its size.
+
+        That is a part of the prefix, from another session, or at first the lost past of the recording.
+        """
+        is_first = not self._marks
+        totals = self._totals if is_first else self._totals[: len(self.prefix)]
+        end = bisect_right(totals, billed_read)
+        if billed_read and end and (is_first or totals[end - 1] == billed_read):
+            mark = Mark(end - 1, ttl)
+            self._cache.request_chained(
+                self._chain[:end], totals[:end], [mark], model=self._model, now=at, positions=self._positions
+            )
 
     def _take(self, messages: list[Message], same: int) -> None:
         """Make the lists of blocks those of a request: keep the part that it has in common with the last one."""
@@ -133,13 +145,3 @@ class RequestSimulator:
         for place, ttl in planned.marks:
             prefix[min(self._starts[place.message] + place.block, len(self._chain) - 1)] = ttl
         return [Mark(at, ttl) for at, ttl in sorted(prefix.items())]
-
-    def warmed(self, step: RecordedRequest) -> int | None:
-        """Return how many prefix blocks a request read by its bill; None if its read tokens match no number."""
-        read = step.billed.read if step.billed is not None else 0
-        total = 0
-        for number, block in enumerate(self.prefix):
-            total += block.tokens
-            if total == read:
-                return number + 1
-        return None
