@@ -226,6 +226,21 @@ def test_a_session_in_two_files_counts_once(tmp_path: Path) -> None:
     assert any("two.jsonl" in note and "counts once" in note for note in skipped)
 
 
+def test_a_copy_under_another_name_counts_once(tmp_path: Path) -> None:
+    recorded = as_claude_code_jsonl(coding_session(3, 20_000))
+    session = next(row["sessionId"] for row in map(json.loads, recorded.splitlines()) if "sessionId" in row)
+    (tmp_path / "one.jsonl").write_bytes(recorded)
+    (tmp_path / "two.jsonl").write_bytes(recorded.replace(session.encode(), b"another-session"))
+    steps = [{"action": "ls\n", "observation": "a.py\n", "response": "", "state": "{}", "thought": ""}]
+    history = [{"role": "user", "content": "Fix it."}, {"role": "assistant", "content": "Look.\n```\nls\n```"}]
+    run = {"environment": "swe_main", "trajectory": steps, "history": history, "info": {}}
+    for name in ("run.traj", "copy.traj"):
+        (tmp_path / name).write_text(json.dumps(run))
+    found, skipped = recordings_in([tmp_path])
+    assert sorted(one.name for one in found) == ["copy.traj", "one.jsonl"]
+    assert any("run.traj" in note and "two.jsonl" in note for note in skipped)
+
+
 def test_runs_of_one_task_with_other_replies_all_count(tmp_path: Path) -> None:
     steps = [{"action": "ls\n", "observation": "a.py\n", "response": "", "state": "{}", "thought": ""}]
     for name, thought in (("one", "I look around."), ("two", "First the files.")):

@@ -33,7 +33,7 @@ from .policies import (
     ReveriePolicy,
     SlidingWindowPolicy,
 )
-from .recording import Recording, SharedWork, joined, recording_of
+from .recording import RecordedRequest, Recording, SharedWork, joined, recording_of
 from .run import billed_outcome, replay_recording
 
 Progress = Callable[[str], None]
@@ -94,15 +94,35 @@ def recordings_in(paths: Iterable[Path], *, lenient: bool = False) -> tuple[list
                     found.append(recording)
                 else:
                     skipped.append(f"{recording.name}: no request in it")
-    longest: dict[tuple[str, str, str], Recording] = {}
-    for recording in sorted(found, key=lambda one: -len(one.steps)):
-        first = recording.steps[0].reply[0]
-        longest.setdefault((recording.session, reply_id(first), repr(first.message)), recording)
-    kept = {id(one) for one in longest.values()}
+    kept = {id(one) for one in _different(found)}
     twice = [one.name for one in found if id(one) not in kept]
     if twice:
         skipped.append(_note("another file has the same session, which counts once", twice))
     return [one for one in found if id(one) in kept], skipped
+
+
+def _different(recordings: Iterable[Recording]) -> list[Recording]:
+    """Return the recordings without those of which a longer one has all, the longest first."""
+    kept: dict[str, list[Recording]] = {}
+    for recording in sorted(recordings, key=lambda one: -len(one.steps)):
+        longer = kept.setdefault(repr(recording.steps[0].reply[0].message), [])
+        if not any(_is_part(recording, one) for one in longer):
+            longer.append(recording)
+    return [one for longer in kept.values() for one in longer]
+
+
+def _is_part(recording: Recording, longer: Recording) -> bool:
+    """Say whether a longer recording has the same session, which a copy may call by another name."""
+    first, other = recording.steps[0].reply[0], longer.steps[0].reply[0]
+    if (recording.session, reply_id(first)) == (longer.session, reply_id(other)):
+        return True
+    pairs = zip(recording.steps, longer.steps, strict=False)
+    return all(_said(one) == _said(two) for one, two in pairs)
+
+
+def _said(step: RecordedRequest) -> list[tuple[str, object]]:
+    said = (entry for entry in (*step.entries, *step.reply) if entry.message is not None)
+    return [(entry.time, entry.message) for entry in said]
 
 
 def settings_named(files: Iterable[Path]) -> dict[str, Settings]:
