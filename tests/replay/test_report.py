@@ -129,6 +129,15 @@ def test_bills_by_the_rules_of_another_provider_are_no_match_for_the_others(made
         assert ("recorded (100%)" in said) is not bool(foreign)
 
 
+def test_the_cost_of_cache_breaks_names_the_bill_also_where_the_headline_is_about_something_else(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judged = replace(made(), simulator=SimulatorAccuracy(1.0, 1.0, 1.0, (), ("file",)))
+    shown = shown_on(judged, monkeypatch, columns=100, NO_COLOR="1")
+    assert "of the bill was lost to cache breaks" in shown
+    assert "of it was lost" not in shown
+
+
 def test_sessions_of_one_file_are_judged_apart(made: Made) -> None:
     report = made(policies=("append-only", "balanced"), sessions=2)
     outcomes = tuple(

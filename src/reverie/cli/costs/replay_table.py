@@ -78,7 +78,7 @@ def draw_lost(found: dict[str, dict[str, Any]]) -> None:
     lost = lost_by_reason(found)
     usd = sum(amount for _, amount in lost)
     if usd > 0:
-        say(f"{dollars(usd)} of it was lost to cache breaks:")
+        say(f"{dollars(usd)} of the bill was lost to cache breaks:")
         draw_causes(lost, remedies(found))
         say()
 
