@@ -150,6 +150,17 @@ def test_sessions_of_one_file_are_judged_apart(made: Made) -> None:
     assert "dearer than append-only in 1 of 2 sessions" in " ".join(losses(judged, figures(judged)))
 
 
+def test_the_headline_compares_with_the_bills_that_followed_the_same_rules(made: Made) -> None:
+    report = made(sessions=3)
+    judged = replace(report, simulator=SimulatorAccuracy(1.0, 1.0, 1.0, (), report.files[2:]))
+    said, alone = headline(judged, figures(judged)), made(sessions=3)
+    assert said is not None
+    assert " for 2 of 3 sessions at the prices of " in said[0]
+    kept = tuple(one for one in alone.outcomes if one.file != report.files[2])
+    alone = replace(alone, files=report.files[:2], outcomes=kept)
+    assert headline(alone, figures(alone)) == (said[0].replace(" for 2 of 3 sessions", ""), *said[1:])
+
+
 def test_several_models_are_named_as_those_of_the_recordings(made: Made) -> None:
     report = replace(made(), model=AS_RECORDED)
     said = headline(report, figures(report))

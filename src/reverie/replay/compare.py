@@ -350,15 +350,19 @@ def _reverie(one: _ReplaySetup, name: str) -> ReveriePolicy:
 
 
 def _simulator(pairs: Sequence[tuple[ReplayOutcome, ReplayOutcome]]) -> SimulatorAccuracy | None:
-    """Return the simulator's figures beside the billed ones; None if no recording has a bill."""
+    """Return the simulator's figures beside the billed ones; None if no recording has a bill.
+
+    The sums are of the sessions that followed the rules which it simulates, if there are any.
+    """
     if not pairs:
         return None
-    simulated, billed = totals(one for one, _ in pairs), totals(one for _, one in pairs)
+    foreign = tuple(two.file for _, two in pairs if two.model and facts_of(two.model).api != "messages")
+    alike = [pair for pair in pairs if pair[1].file not in foreign] or pairs
+    simulated, billed = totals(one for one, _ in alike), totals(two for _, two in alike)
     if not billed["input_usd"]:
         return None
     ratio = simulated["input_usd"] / billed["input_usd"]
     each = tuple((two.file, one.input_usd / two.input_usd) for one, two in pairs if two.input_usd)
-    foreign = tuple(two.file for _, two in pairs if two.model and facts_of(two.model).api != "messages")
     return SimulatorAccuracy(_read_share(simulated), _read_share(billed), ratio, each, foreign)
 
 

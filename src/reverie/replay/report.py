@@ -173,17 +173,21 @@ def headline(report: ReplayReport, found: dict[str, dict[str, Any]]) -> tuple[st
     ours = found.get(OURS)
     if ours is None:
         return None
-    billed = found.get(RECORDED)
-    mine = [one for one in report.of(policy=OURS) if billed is None or is_billed(report, one)]
-    usd = sum(one.input_usd for one in mine)
-    if billed is not None and billed["input_usd"] and RECORDED in _comparable(report):
+    bills = comparable_bills(report)
+    billed, sessions = totals(bills), {(one.file, one.session) for one in bills}
+    usd = sum(one.input_usd for one in report.of(policy=OURS) if (one.file, one.session) in sessions)
+    if billed["input_usd"]:
         decimals = places([billed["input_usd"], usd])
         whole, amount = (
             money_text(one, decimals) for one in (billed["input_usd"] + billed["output_usd"], billed["input_usd"])
         )
         models = report.model if report.model != AS_RECORDED else "the recorded models"
         verb = "You would have paid" if report.is_repriced else "You paid"
-        paid = f"{verb} {whole} at the prices of {models}, {amount} of it for input. With Reverie the input costs "
+        every = len(sessions_of(report))
+        part = f" for {len(bills)} of {counted(every, 'session')}" if len(bills) < every else ""
+        paid = (
+            f"{verb} {whole}{part} at the prices of {models}, {amount} of it for input. With Reverie the input costs "
+        )
         ratio, accuracy = usd / billed["input_usd"], report.simulator.cost_ratio if report.simulator else 1.0
         if ratio != 1 and abs(ratio / accuracy - 1) < _LEAST_SHARE * 2:  # the simulator's own error is the difference
             return (
@@ -203,20 +207,22 @@ def headline(report: ReplayReport, found: dict[str, dict[str, Any]]) -> tuple[st
     return f"{subject(report)} would have cost ", _compared(ratio), end
 
 
-def lost_by_reason(found: dict[str, dict[str, Any]]) -> list[tuple[str, float]]:
+def comparable_bills(report: ReplayReport) -> list[ReplayOutcome]:
+    """Return the sessions as billed, without those that followed the cache rules of another provider."""
+    foreign = report.simulator.foreign if report.simulator is not None else ()
+    return [one for one in report.of(policy=RECORDED) if one.file not in foreign]
+
+
+def lost_by_reason(report: ReplayReport) -> list[tuple[str, float]]:
     """Return the dollars that each reason of cache breaks has cost in the sessions as they were billed."""
-    breaks: dict[str, dict[str, float]] = found.get(RECORDED, {}).get("breaks_by_reason", {})
+    bills = comparable_bills(report) or report.of(policy=RECORDED)
+    breaks: dict[str, dict[str, float]] = totals(bills)["breaks_by_reason"]
     return [(reason, one["usd"]) for reason, one in breaks.items()]
 
 
 def subject(report: ReplayReport) -> str:
     """Return the subject of a sentence about the sessions of a report."""
     return "This session" if len(sessions_of(report)) == 1 else "These sessions"
-
-
-def is_billed(report: ReplayReport, outcome: ReplayOutcome) -> bool:
-    """Say whether a session's bill is part of the report."""
-    return any(one.session == outcome.session for one in report.of(policy=RECORDED, file=outcome.file))
 
 
 def _compared(ratio: float) -> str:
@@ -258,7 +264,7 @@ def since_line(report: ReplayReport, since: float) -> str:
     for is_after in (False, True):
         sessions = {
             (one.file, one.session)
-            for one in report.of(policy=RECORDED)
+            for one in comparable_bills(report) or report.of(policy=RECORDED)
             if one.points and (one.points[0].at >= since) == is_after
         }
         usd = {

@@ -48,7 +48,7 @@ def show(report: ReplayReport, since: float | None = None) -> None:
     said = headline(report, found)
     if said is not None:
         paint([(said[0], ""), (said[1], "bold"), (said[2] + "\n", "")], wrap=True)
-        draw_lost(found)
+        draw_lost(report, found)
     if since is not None:
         paint([(since_line(report, since) + "\n", "")], wrap=True)
     paint([(summary_line(report, found) + "\n\n", "dim")], wrap=True)
@@ -73,9 +73,9 @@ def show(report: ReplayReport, since: float | None = None) -> None:
     return None
 
 
-def draw_lost(found: dict[str, dict[str, Any]]) -> None:
+def draw_lost(report: ReplayReport, found: dict[str, dict[str, Any]]) -> None:
     """Print the part of the bill that was lost to cache breaks, one line a cause with a remedy."""
-    lost = lost_by_reason(found)
+    lost = lost_by_reason(report)
     usd = sum(amount for _, amount in lost)
     if usd > 0:
         say(f"{dollars(usd)} of the bill was lost to cache breaks:")
@@ -265,7 +265,8 @@ def draw_left_out(report: ReplayReport) -> None:
             f"check of the simulator on the sessions as recorded: cost {check.cost_ratio - 1:+.1%} against the real "
             f"bill; cache hits {check.read_share:.1%}, in reality {check.billed_read_share:.1%}"
         )
-        errors = sorted(check.sessions, key=lambda one: -abs(one[1] - 1))
+        alike = [one for one in check.sessions if one[0] not in check.foreign] or check.sessions
+        errors = sorted(alike, key=lambda one: -abs(one[1] - 1))
         shown = ", ".join(f"{file} {ratio - 1:+.1%}" for file, ratio in errors[:LISTED])
         notes.append(f"by session: {shown}{' ...' if len(errors) > LISTED else ''}")
         if check.foreign:
