@@ -157,7 +157,8 @@ def test_a_summary_opens_one_level_and_each_part_opens_again(nested: ReadBack) -
     assert outer.startswith("cut-2 covers 3 messages, ")
     first, said, answer = handles_in(outer)
     assert first == "cut-1"
-    assert "summary" in outer.split("\n")[2]
+    assert outer.split("\n")[2].endswith("tokens  The first summary.")
+    assert "The first summary." in nested.find("cut-2").text
     assert "user" in outer.split("\n")[3]
     assert outer.split("\n")[3].endswith("tokens  words between")
     assert "old news" not in outer  # one level, not two

@@ -262,7 +262,8 @@ class ReadBack:
 
 def _content(entry: Entry) -> Any:
     message = message_of(entry)
-    return entry.body.get("text", "") if message is None else message.get("content") or ""
+    said = entry.body.get("text") or entry.body.get("summary") or ""
+    return said if message is None else message.get("content") or ""
 
 
 def _logged(handle: str, content: Any) -> StoredContent:
