@@ -11,20 +11,22 @@ from typing import Any
 import pytest
 
 from coding_session import as_claude_code_jsonl, coding_session
+from log_script import Script, call
 from reverie.cache.prices import prices_for, rates_of
 from reverie.conversation.decisions import Decision
 from reverie.conversation.view import View
 from reverie.conversation.wire.validate import problems
+from reverie.importers.import_result import ImportedSession
 from reverie.model_facts import facts_of
 from reverie.replay import compare as compare_module
 from reverie.replay.compare import SHOWN, compare, preset_costs, recordings_in, settings_named
 from reverie.replay.outcome import ReplayReport, totals
 from reverie.replay.policies import ClearEveryTurnPolicy, ReveriePolicy
-from reverie.replay.recording import RecordedRequest, Recording, SharedWork
+from reverie.replay.recording import RecordedRequest, Recording, SharedWork, recording_of
 from reverie.replay.report import since_line
 from reverie.replay.run import RequestChecks, replay_recording
 from reverie.runtime.session.cache_plan import CachePlan
-from reverie.settings import load_settings
+from reverie.settings import PRESETS, load_settings
 
 pytestmark = pytest.mark.slow
 
@@ -304,3 +306,16 @@ def test_the_presets_of_a_running_session_have_a_price(made: list[Recording]) ->
     assert all(usd > 0 for usd in costs.values())
     assert preset_costs([], "claude-sonnet-4-5", load_settings()) == {}
     assert preset_costs(entries, "no-such-model", load_settings()) == {}
+
+
+@pytest.mark.requirement("U7")
+def test_no_preset_keeps_a_prompt_too_short_to_be_cached() -> None:
+    script = Script()
+    script.user("look at everything")
+    for turn in range(16):
+        script.reply(call(f"c{turn}", "Bash", n=turn))
+        script.result(f"c{turn}", f"word{turn} " * 300)
+    session = ImportedSession("script", "s", "", "", "", tuple(script.entries))
+    report = compare([recording_of(session, "file")], policies=("append-only", *PRESETS), model="gemini-3-pro-preview")
+    plain, *presets = (outcome.input_usd for outcome in report.outcomes)
+    assert max(presets) <= 1.01 * plain

@@ -246,8 +246,11 @@ class CachePlan:
 
     @property
     def paid_rates(self) -> RelativeRates:
-        """The rates that this session pays: every token at the full price while its provider caches nothing."""
-        return self.bill.rates(self.rates)
+        """The rates that this session pays: every token at the full price while its provider caches nothing.
+
+        Of a prompt too short to be cached that says nothing.
+        """
+        return self.bill.rates(self.rates) if self.bill.cached >= self.least_cached else self.rates
 
     def max_pings(self) -> int:
         """Return how often the cache may be renewed before the next request (C9)."""
