@@ -296,6 +296,13 @@ def test_bills_after_a_date_are_compared_with_the_prediction_from_before(made: l
     since = made[0].steps[0].at + 5e6
     assert "Since then you paid" in since_line(report, since)
     assert "no billed session since" in since_line(report, 1e12)
+    foreign = replace(later, name="foreign", session="foreign", model="gemini-3-pro-preview")
+    mixed = compare([made[0], later, foreign], policies=("uncached", "recorded", "balanced"), check=False)
+    assert since_line(mixed, since) == since_line(report, since)
+    assert mixed.simulator is not None
+    assert report.simulator is not None
+    assert mixed.simulator.foreign == ("foreign",)
+    assert mixed.simulator.cost_ratio == report.simulator.cost_ratio
 
 
 @pytest.mark.requirement("U7")
