@@ -53,7 +53,7 @@ def test_money_and_tokens_are_summed_by_layer_day_project_and_session() -> None:
     assert budgets["extraction"]["usd"] == pytest.approx(0.10)
     assert budgets["extraction"]["of_usd"] == load_settings().extract.daily_usd
     drawn = CliRunner().invoke(command, ["--days", "7"], catch_exceptions=False).output
-    assert drawn.startswith("In the last 7 days you paid $0.8500 for 0 sessions and 3 calls, at list prices.")
+    assert drawn.startswith("In the last 7 days you paid $0.8500 for 3 calls of 2 sessions, at list prices.")
     assert (found["conversation_usd"], found["extraction_usd"]) == (pytest.approx(0.75), pytest.approx(0.10))
     assert re.search(r"extraction of memories +\$0\.1000 +13\.3% of the \$0\.7500 of the conversations", drawn)
     for word in (

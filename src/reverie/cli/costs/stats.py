@@ -111,7 +111,7 @@ def _draw(found: Stats, days: int, now: datetime) -> None:
     """Print the cost, its losses, the quality figures, and one cost chart each by layer, project and session."""
     total, measures = found.total, found.measures
     when = "Today" if days == 1 else f"In the last {days} days"
-    sums = f"{counted(measures.sessions, 'session')} and {counted(total.calls, 'call')}"
+    sums = f"{counted(total.calls, 'call')} of {counted(len(found.by_session), 'session')}"
     say(folded(f"{when} you paid {dollars(total.usd)} for {sums}, at list prices."))
     _draw_losses(total)
     say()
