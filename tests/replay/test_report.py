@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reverie.cli.costs.replay_table import show
+from reverie.model_facts import default_model
 from reverie.replay.outcome import AS_RECORDED, Point, ReplayOutcome, ReplayReport, SimulatorAccuracy, totals
 from reverie.replay.report import (
     cheapest,
@@ -25,6 +26,7 @@ from reverie.replay.report import (
     money_text,
     places,
     report_json,
+    summary_line,
 )
 from reverie.values import replace
 
@@ -166,6 +168,16 @@ def test_several_models_are_named_as_those_of_the_recordings(made: Made) -> None
     said = headline(report, figures(report))
     assert said is not None
     assert "at the prices of the recorded models" in said[0]
+
+
+def test_a_model_without_a_price_is_named_with_the_model_whose_prices_stand_in(made: Made) -> None:
+    report = replace(made(0, sessions=1), model="nobody/llama-x")
+    line = summary_line(report, figures(report))
+    assert f"nobody/llama-x at the prices of {default_model()}" in line
+    assert "at the prices of" not in summary_line(replace(report, model="claude-opus-5"), figures(report))
+    said = headline(report, figures(report))
+    assert said is not None
+    assert "prices of nobody/llama-x" not in said[0]
 
 
 def test_what_breaks_cost_adds_up_by_reason(made: Made) -> None:

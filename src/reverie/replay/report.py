@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
+from ..cache.prices import prices_for
+from ..model_facts import default_model
 from ..text.counts import counted
 from ..values import record
 from .outcome import AS_RECORDED, ReplayBreak, ReplayOutcome, ReplayReport, totals
@@ -181,7 +183,7 @@ def headline(report: ReplayReport, found: dict[str, dict[str, Any]]) -> tuple[st
         whole, amount = (
             money_text(one, decimals) for one in (billed["input_usd"] + billed["output_usd"], billed["input_usd"])
         )
-        models = report.model if report.model != AS_RECORDED else "the recorded models"
+        models = priced_model(report) if report.model != AS_RECORDED else "the recorded models"
         verb = "You would have paid" if report.is_repriced else "You paid"
         every = len(sessions_of(report))
         part = f" for {len(bills)} of {counted(every, 'session')}" if len(bills) < every else ""
@@ -285,8 +287,16 @@ def since_line(report: ReplayReport, since: float) -> str:
 def summary_line(report: ReplayReport, found: dict[str, dict[str, Any]]) -> str:
     """Return the number of sessions and requests, the model and the cache lifetime in one line."""
     requests = max((one["requests"] for one in found.values()), default=0)
-    about = [counted(len(sessions_of(report)), "session"), counted(requests, "request"), report.model]
+    priced = priced_model(report)
+    model = report.model if priced == report.model else f"{report.model} at the prices of {priced}"
+    about = [counted(len(sessions_of(report)), "session"), counted(requests, "request"), model]
     return " · ".join(part for part in (*about, ttl_text(report.ttl)) if part)
+
+
+def priced_model(report: ReplayReport) -> str:
+    """Return the model whose prices a report has: the default one if no price of its own is known."""
+    is_known = report.model == AS_RECORDED or prices_for(report.model) is not None
+    return report.model if is_known else default_model()
 
 
 def notes_of(report: ReplayReport) -> list[str]:
