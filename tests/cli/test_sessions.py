@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from log_script import Script
 from reverie import FileStorage, Library
 from reverie.cli.sessions.sessions import shown_name
@@ -56,6 +58,20 @@ def test_damage_is_shown(reverie: Reverie, asked: Asked, stocked: str, home: Pat
     log.write_bytes(b"{ damaged\n" + log.read_bytes() + b'{"torn')
     assert asked("sessions")["sessions"][0]["damaged"] == 2
     assert "2 lines" in reverie("sessions")[1]
+
+
+def test_long_names_take_the_place_of_other_columns_and_are_never_folded(
+    reverie: Reverie, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "100262__marshmallow-code__marshmallow-" + "1867" * 4
+    put(home, tmp_path, name, start=1_700_000_000)
+    monkeypatch.setenv("COLUMNS", "115")
+    heading, row = reverie("sessions")[1].splitlines()
+    assert row.startswith(name)
+    assert "project" not in heading
+    assert "title" in heading
+    monkeypatch.setenv("COLUMNS", "190")
+    assert "project" in reverie("sessions")[1].splitlines()[0]
 
 
 def test_a_title_that_would_drive_a_terminal_does_not(reverie: Reverie, stocked: str) -> None:

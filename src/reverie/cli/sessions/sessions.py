@@ -14,6 +14,7 @@ from ..output import console, counted, emit_json, is_fitted, say, size, table, t
 from .recordings import opened_library, slug_of
 
 WIDE: Final = 110
+_LEAST_TITLE: Final = 24
 RANDOM_NAME: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-")
 
 
@@ -48,7 +49,8 @@ def command(project: str | None, as_json: bool) -> int:
 def draw(found: list[SessionListing]) -> None:
     """Print one row per session, with fewer columns on a narrow screen."""
     short = is_fitted()
-    narrow = console().width < WIDE
+    width = console().width
+    narrow = width < WIDE
     columns = {
         "session": [shown_name(one.session, found) if short else one.session for one in found],
         "title": [one.title for one in found],
@@ -63,6 +65,11 @@ def draw(found: list[SessionListing]) -> None:
     if not any(columns["damage"]):
         dropped.add("damage")
     headings = [name for name in columns if name not in dropped]
+    widths = {name: max(map(len, (name, *columns[name]))) + 2 for name in headings if name != "title"}
+    for name in ("project", "model", "size"):
+        if short and name in widths and sum(widths.values()) + _LEAST_TITLE > width:
+            del widths[name]
+            headings.remove(name)
     rows = list(zip(*(columns[name] for name in headings), strict=True))
     table(headings, rows, right=[at for at, name in enumerate(headings) if name in ("messages", "size")], cut=1)
 
