@@ -150,6 +150,16 @@ def test_a_hook_shows_the_trust_and_source_of_the_journal_whatever_the_file_clai
     assert memories_of(project).get(saved.file).trust == shown, "the store says the same"
 
 
+@pytest.mark.requirement("H5")
+def test_the_index_that_a_hook_shows_marks_an_expired_memory(payloads: Payloads, project: Path) -> None:
+    memory = memories_of(project)
+    memory.save("Deploy on Tuesdays, ops is there", type="project", expires="2020-01-01")
+    memory.save("Test the repository layer against a real database", type="reference")
+    start = json.loads(answer(["--host", "claude-code"], json.dumps(payloads("claude-code")["SessionStart"]).encode()))
+    lines = start["hookSpecificOutput"]["additionalContext"].split("\n")
+    assert ["Tuesdays" in line for line in lines if line.endswith(" (expired)")] == [True]
+
+
 def test_cursor_hears_with_the_next_result_what_it_does_not_take_with_a_prompt(
     payloads: Payloads, project: Path
 ) -> None:

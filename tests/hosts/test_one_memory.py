@@ -62,9 +62,11 @@ def test_the_host_keeps_its_memory_in_our_directory_until_uninstall(run: Run, pr
     assert "deploy.md" in memory.index().text
     assert not index_shown(project), "the host shows it"
     odd = memory.save("The page says to deploy on Fridays", type="project", why="x", trust="unconfirmed")
+    old = memory.save("Deploy on Tuesdays, ops is there", type="project", expires="2020-01-01")
     payload = json.dumps({"session_id": "s2", "cwd": str(project), "source": "startup"}).encode()
     warned = answer(["--host", "claude-code", "SessionStart"], payload)
-    assert odd.file in warned, "the host's own index does not mark it"
+    assert f"are not confirmed; ask the user before you act on them: {odd.file}" in warned, "their index has no marks"
+    assert f"expired and no longer hold: {old.file}" in warned
     assert "metrics" not in warned
     assert "unchanged" in run("--yes", "--share-memory")
     run("--yes", undo=True)

@@ -173,6 +173,17 @@ def test_memories_are_recalled_without_a_session_and_without_a_model(tmp_path: P
     assert "Where the tickets is" not in [one.name for one in memory.recall(asked)]
 
 
+@pytest.mark.requirement("R2")
+def test_an_expired_memory_is_found_but_not_recalled(tmp_path: Path) -> None:
+    memory = Home(tmp_path).memory
+    old = memory.save("Deploy on Tuesdays, ops is there", type="project", expires="2020-01-01")
+    asked = "do we deploy on Tuesdays when ops is there?"
+    assert memory.recall(asked) == []
+    assert [one.file for one in memory.recall(asked, everything=True)] == [old.file]
+    memory.update(old.file, expires="9999-12-31")
+    assert [one.file for one in memory.recall(asked)] == [old.file]
+
+
 @pytest.mark.requirement("R8")
 def test_a_session_is_in_the_search_index_when_its_agent_has_ended(tmp_path: Path) -> None:
     home = Home(tmp_path, extraction=False)

@@ -66,6 +66,22 @@ def as_said(row: StandingRow) -> Any:
     return StandingItem(said.key, said.source, said.name, said.value, said.digest, budget=said.budget)
 
 
+@pytest.mark.requirement("W6")
+def test_the_index_of_a_session_marks_an_expired_memory_and_its_file_does_not(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    home.memory.save("Deploy on Tuesdays, ops is there", type="project", expires="2020-01-01")
+    home.memory.save(RULE, type="feedback", why=WHY)
+
+    async def act(talk: Talk) -> None:
+        said = await talk.ask("hello")
+        (line,) = (line for line in said.split("\n") if line.endswith(" (expired)"))
+        assert "Deploy on Tuesdays" in line
+        assert "Lines marked (expired) no longer hold." in said
+
+    home.run(act)
+    assert "(expired)" not in home.memory.index().text
+
+
 @pytest.mark.requirement("W6", "M3")
 @pytest.mark.parametrize("erase", [False, True])
 def test_a_memory_that_was_removed_is_never_said_again(tmp_path: Path, erase: bool) -> None:

@@ -59,10 +59,12 @@ def test_a_long_memory_is_cut_and_an_expired_one_says_so(home: Path, project: Pa
     answers, here = answering(home, project)
     memory = Memory.open(project, home=home)
     memory.save("Turnips are sown in rows. " * 2_000, type="reference", expires="2020-01-01", name="Turnips")
-    (found,) = answers.recall(here, "are turnips sown in rows?", 5)["memories"]
+    assert answers.recall(here, "are turnips sown in rows?", 5)["memories"] == []
+    (found,) = answers.recall(here, "are turnips sown in rows?", 5, everything=True)["memories"]
     assert len(found["text"]) < 8_000
     assert f"the rest is in {memory.path_of(found['file'])}" in found["text"]
     assert "it expired on 2020-01-01" in found["text"]
+    assert answers.index_text(here).endswith(" (expired)")
 
 
 @pytest.mark.requirement("D2")

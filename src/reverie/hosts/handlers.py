@@ -79,11 +79,11 @@ def _index(event: HookEvent, settings: HookSettings) -> list[str]:
     from ..memories.rules.guidance import index_context
     from ..memories.store.index import lines_of, load
     from ..values import replace
-    from .memory_reader import index_text, unconfirmed_files
+    from .memory_reader import files_to_mark, index_text
     from .session_state import SessionState
     from .shared_memory import is_shared
 
-    directory = _memory_directory(event, settings)
+    directory, today = _memory_directory(event, settings), datetime.now(UTC).date().isoformat()
     loaded = load(index_text(directory))
     if not loaded.shown.strip():
         return []
@@ -92,23 +92,30 @@ def _index(event: HookEvent, settings: HookSettings) -> list[str]:
         return []
     state.add_index(digest)
     if event.host == "claude-code" and is_shared(event.cwd, directory):  # the host shows the index itself
-        return _warning(unconfirmed_files(directory, [line.file for line in lines_of(loaded.text)]))
+        return _warning(*files_to_mark(directory, [line.file for line in lines_of(loaded.text)], today))
     if len(loaded.shown) > _INDEX_CHARS:
         kept = loaded.shown[:_INDEX_CHARS].rsplit("\n", 1)[0]
         left = loaded.shown.count("\n") - kept.count("\n")
         note = f"({left} more lines are in MEMORY.md; memories that fit a prompt are recalled by themselves)\n"
         loaded = replace(loaded, text=f"{kept}\n{note}", warning="")
-    waiting = unconfirmed_files(directory, [line.file for line in lines_of(loaded.text)])
-    return [index_context(loaded, path=directory, tag=os.urandom(4).hex(), unconfirmed=waiting)]
+    waiting, expired = files_to_mark(directory, [line.file for line in lines_of(loaded.text)], today)
+    tag = os.urandom(4).hex()
+    return [index_context(loaded, path=directory, tag=tag, unconfirmed=waiting, expired=expired)]
 
 
-def _warning(files: Sequence[str]) -> list[str]:
-    """Return a list with a sentence about unconfirmed memories; an empty list if there are none."""
+def _warning(waiting: Sequence[str], expired: Sequence[str]) -> list[str]:
+    """Return a sentence each about unconfirmed and expired memories; an empty list if there are none."""
     from ..memories.recall.fence import escaped
 
-    named = ", ".join(map(escaped, files))
-    said = f"These memories in MEMORY.md are not confirmed; ask the user before you act on them: {named}"
-    return [said[:_WARNING_CHARS]] if files else []
+    parts = (
+        ("are not confirmed; ask the user before you act on them", waiting),
+        ("expired and no longer hold", expired),
+    )
+    return [
+        f"These memories in MEMORY.md {what}: {', '.join(map(escaped, files))}"[:_WARNING_CHARS]
+        for what, files in parts
+        if files
+    ]
 
 
 def _memory_directory(event: HookEvent, settings: HookSettings) -> str:

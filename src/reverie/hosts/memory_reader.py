@@ -155,15 +155,16 @@ def index_text(directory: str) -> str:
     return (_bytes(os.path.join(directory, INDEX)) or b"").decode("utf-8", "replace")
 
 
-def unconfirmed_files(directory: str, files: Sequence[str]) -> list[str]:
-    """Return those of these files that the journal or their own claim calls unconfirmed, and those that are missing."""
+def files_to_mark(directory: str, files: Sequence[str], today: str) -> tuple[list[str], list[str]]:
+    """Return the files that the journal or their own claim calls unconfirmed or that are missing, and the expired."""
     trusts = journal_trusts(directory, files)
     found = {file: _record(directory, file, file, "private", "") for file in files if is_memory(file)}
-    return [
+    waiting = [
         file
         for file in files
         if (memory := found.get(file)) is None or trusts.trust(file, memory.version, memory.trust) == "unconfirmed"
     ]
+    return waiting, [file for file, memory in found.items() if memory is not None and memory.has_expired(today)]
 
 
 def note_surfaced(directory: str, files: Sequence[str], session: str) -> None:

@@ -19,6 +19,7 @@ from typing import Any, Final, cast
 from ..conversation.entries import iso
 from ..errors import InputError, SettingsError
 from ..memories.recall.fence import escaped, fenced
+from ..memories.rules.guidance import index_lines
 from ..memories.store.index import lines_of
 from ..memories.store.records import MemoryRecord, Scope
 from ..memories.store.store import utc_now
@@ -123,7 +124,9 @@ class ToolAnswers:
     def index_text(self, project: ServedProject) -> str:
         """Return the visible part of a project's memory index as escaped text."""
         with self._memory(project) as memory:
-            return f"{DATA}\n\n{escaped(memory.index().shown)}"
+            index = memory.index()
+            expired = [head.file for head in memory.list() if memory.has_expired(head)]
+            return f"{DATA}\n\n{index_lines(index, expired=expired)}"
 
     # -- past sessions
 
@@ -259,7 +262,7 @@ def _shown(one: MemoryRecord, path: Path, tag: str, now: datetime) -> Answer:
     part = whole.encode("utf-8", "replace")[:_MEMORY_BYTES].decode("utf-8", "ignore")
     if len(part) < len(whole):
         notes.append(f"cut: the first {len(part)} of {len(whole)} characters; the rest is in {path}")
-    if one.expires and one.expires[:10] < now.date().isoformat():
+    if one.has_expired(now.date().isoformat()):
         notes.append(f"it expired on {one.expires[:10]}")
     text = fenced(one, tag=tag, now=now, text=part, note="; ".join(notes))
     return {"file": one.file, "trust": one.trust, "text": text}

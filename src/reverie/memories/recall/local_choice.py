@@ -95,7 +95,7 @@ def may_show(memory: MemoryRecord, context: RecallContext) -> bool:
     ):
         return False
     now = context.now
-    return now is None or not memory.expires or memory.expires[:10] >= now.date().isoformat()
+    return now is None or not memory.has_expired(now.date().isoformat())
 
 
 def is_suppressed(memory: MemoryRecord, tools: Iterable[str]) -> bool:

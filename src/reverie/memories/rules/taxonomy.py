@@ -252,7 +252,7 @@ def faults_of(memory: MemoryRecord, *, today: str = "") -> list[tuple[Literal["w
         found.append(("wrong", reason))
     if memory.type == "project" and (relative := _RELATIVE.search(memory.body)):
         found.append(("stale", _date_wanted(relative)))
-    if memory.expires and today and memory.expires[:10] < today[:10]:
+    if memory.has_expired(today):
         found.append(("stale", f"expired on {memory.expires[:10]}; update or forget it"))
     return found
 

@@ -86,6 +86,10 @@ class MemoryRecord:
         """Whether recall and prompts may show the memory: the index lists it, and it has no conflict markers."""
         return self.is_listed and self.problem != CONFLICT
 
+    def has_expired(self, today: str) -> bool:
+        """Say whether the memory's last day is before ``today``, an ISO date or time."""
+        return bool(self.expires) and self.expires[:10] < today[:10]
+
 
 # The same slots, not frozen: filling these takes a quarter of the time, and a scan creates thousands.
 class _Loose:

@@ -40,6 +40,7 @@ Names: TypeAlias = list[str]
 Gone: TypeAlias = list[tuple[Scope, str]]
 Heads: TypeAlias = list[MemoryRecord]
 Log: TypeAlias = list[JournalEntry]
+Phrases: TypeAlias = Sequence[tuple[str, str]]
 
 _OURS: Final = frozenset({"trust", "source", "created", "modified", "scope"})  # the program sets these fields
 
@@ -137,9 +138,13 @@ class Memory:
     def recall(self, query: str, *, limit: int = 5, everything: bool = False) -> Heads:
         """Return a list of the memories that are certain to help with a question, with bodies, best first.
 
-        With ``everything``, return every match up to the limit, however weak.
+        With ``everything``, return every match up to the limit, however weak, also expired ones.
         """
-        return self._found.recall(query, limit=limit, policy=None if everything else self._policy)
+        return self._found.recall(query, limit=limit, policy=None if everything else self._policy, now=self._clock())
+
+    def has_expired(self, memory: MemoryRecord) -> bool:
+        """Say whether a memory's last day is over, so that it is no longer recalled."""
+        return memory.has_expired(stamp(self._clock()))
 
     @property
     def recalls_meaning(self) -> bool:
@@ -258,7 +263,7 @@ class Memory:
         old = self.get(file_or_name)
         if text is not None or type is not None:
             self._refuse(old.body if text is None else text, type or old.type or "project", why)
-        replaced: tuple[tuple[str, str], ...] = ()
+        replaced: Phrases = ()
         kind = type or old.type or "project"
         description = self._dated(description, kind).text if description else description
         body = body_for(text, why, how) if text is not None else None
@@ -476,12 +481,7 @@ class Memory:
         return DatedText(text) if type_name == "reference" else absolute(text, self._clock().astimezone().date())
 
     def _saved(
-        self,
-        scope: Scope,
-        memory: MemoryRecord,
-        entry: JournalEntry | None,
-        dry_run: bool,
-        replaced: Sequence[tuple[str, str]] = (),
+        self, scope: Scope, memory: MemoryRecord, entry: JournalEntry | None, dry_run: bool, replaced: Phrases = ()
     ) -> SavedMemory:
         if self.recalls_meaning and not dry_run:
             self._found.refresh()  # the vector is computed now, not when a prompt waits for it

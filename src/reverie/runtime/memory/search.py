@@ -9,7 +9,7 @@ from typing import Final
 
 from ...arguments import check_text
 from ...errors import StorageError
-from ...memories.recall.local_choice import is_certain
+from ...memories.recall.local_choice import RecallContext, is_certain, may_show
 from ...memories.recall.policy import RecallPolicy
 from ...memories.recall.search import Match, MemoryIndex, fused
 from ...memories.store.file_stamps import FileStamp, stamped_files
@@ -92,14 +92,18 @@ class MemorySearch:
         matches = self._index.search(query, limit=len(self._index), now=now, without=without)
         return fused(matches, likenesses, limit, without=without, specificity=self.vectors.specificity(query))
 
-    def recall(self, query: str, *, limit: int = 10, policy: RecallPolicy | None = None) -> list[MemoryRecord]:
+    def recall(
+        self, query: str, *, limit: int = 10, policy: RecallPolicy | None = None, now: datetime | None = None
+    ) -> list[MemoryRecord]:
         """Refresh the index and return the memories most relevant to a question, with bodies, best first.
 
-        With a policy, only the memories that are certain to help by it.
+        With a policy, only the memories that have not expired at ``now`` and are certain to help by it.
         """
         check_text("the question", query)
         self.refresh()
-        matches = self.search(query, limit=limit)
+        context = RecallContext(now=now)
+        hidden = {one.file for one in self.memories if policy is not None and not may_show(one, context)}
+        matches = self.search(query, limit=limit, without=hidden)
         found = (self.get(match.file) for match in matches if policy is None or is_certain(match, policy))
         return [one for one in found if one is not None]
 

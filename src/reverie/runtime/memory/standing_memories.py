@@ -96,8 +96,10 @@ class IndexText:
 
 
 def read_indexes(memory: Memory, places: Mapping[Scope, str], *, most_bytes: int, note: str = "") -> list[IndexText]:
-    """Read the indexes of these directories, each at most ``most_bytes``; lines of unconfirmed memories are marked."""
-    trusts = {head.file: head.trust for head in memory.list()}
+    """Read the indexes of these directories, each at most ``most_bytes``; mark unconfirmed and expired memories."""
+    heads = memory.list()
+    trusts = {head.file: head.trust for head in heads}
+    ended = {head.file for head in heads if memory.has_expired(head)}
     found: list[IndexText] = []
     for scope, path in places.items():
         index = memory.index(scope)
@@ -106,7 +108,8 @@ def read_indexes(memory: Memory, places: Mapping[Scope, str], *, most_bytes: int
         start = "team/" if scope == "team" else ""
         files = [line.file for line in lines_of(index.text)]
         waiting = [file for file in files if trusts.get(start + file, "unconfirmed") == "unconfirmed"]
-        found.append(IndexText(scope, path, index_lines(index, waiting), note))
+        expired = [file for file in files if start + file in ended]
+        found.append(IndexText(scope, path, index_lines(index, waiting, expired), note))
     return found
 
 
