@@ -78,6 +78,19 @@ def test_a_memory_is_added_listed_shown_edited_taken_back_and_forgotten(
     assert told("reindex")["change"] is None
 
 
+@pytest.mark.requirement("M9")
+def test_an_expired_memory_is_marked_when_it_is_saved_listed_shown_and_found(said: Callable[..., Answer]) -> None:
+    saved = said("add", "Deploy on Tuesdays, ops is there", "--type", "reference", "--expires", "2020-01-01")[1]
+    assert "expired on 2020-01-01; update or forget it" in saved
+    file = saved.split("saved ")[1].split()[0]
+    assert "(expired on 2020-01-01) Deploy on Tuesdays" in said("list")[1]
+    assert "(expired on 2020-01-01) Deploy on Tuesdays" in said("search", "Tuesdays")[1]
+    assert "expired on 2020-01-01; not recalled" in said("show", file)[1]
+    assert "expired" not in said("edit", file, "--expires", "9999-12-31")[1]
+    assert "expired" not in "".join(said(*words)[1] for words in (["list"], ["search", "Tuesdays"], ["show", file]))
+    assert "expired on 2020-01-02" in said("edit", file, "--expires", "2020-01-02")[1]
+
+
 @pytest.mark.requirement("M6", "M12")
 def test_reindex_repairs_the_index_of_the_team_too(
     told: Callable[..., Any], said: Callable[..., Answer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

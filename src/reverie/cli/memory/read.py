@@ -25,20 +25,23 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON array.")
 def list_memories(type_name: MemoryType | None, as_json: bool) -> None:
     """List the memories, newest first."""
-    heads = opened().list(type=type_name)
+    memory = opened()
+    heads = memory.list(type=type_name)
     if as_json:
         emit_json([as_head(head) for head in heads])
         return
     if not heads:
         say("no memories yet; 'reverie memory add' saves one")
         return
-    rows = [(head.modified[:10], head.type, trust_cell(head.trust), head.file, _described(head)) for head in heads]
+    rows = [
+        (head.modified[:10], head.type, trust_cell(head.trust), head.file, _described(memory, head)) for head in heads
+    ]
     listing(["modified", "type", "trust", "file", "description"], rows)
 
 
-def _described(memory: MemoryRecord) -> str:
-    by = memory.superseded_by
-    return f"(superseded by {by}) {memory.description}" if by else memory.description
+def _described(memory: Memory, one: MemoryRecord) -> str:
+    by, expired = one.superseded_by, f"(expired on {one.expires[:10]}) " if memory.has_expired(one) else ""
+    return f"(superseded by {by}) {one.description}" if by else f"{expired}{one.description}"
 
 
 def trust_cell(trust: Trust) -> StyledCell:
@@ -51,7 +54,8 @@ def trust_cell(trust: Trust) -> StyledCell:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def show(name: str, as_json: bool) -> None:
     """Show a memory, by its file or its name, or by the start of one if no other starts so."""
-    memory = _found(opened(), name)
+    memories = opened()
+    memory = _found(memories, name)
     if as_json:
         emit_json({**as_head(memory), "version": memory.version, "extra": dict(memory.extra), "body": memory.body})
         return
@@ -60,6 +64,8 @@ def show(name: str, as_json: bool) -> None:
         say(memory.description)
     if memory.superseded_by:
         say(f"superseded by {memory.superseded_by} since {memory.extra.get('ended', 'an unknown day')}; not recalled")
+    elif memories.has_expired(memory):
+        say(f"expired on {memory.expires[:10]}; not recalled")
     origin = f", from {', '.join(memory.source)}" if memory.source else ""
     say(f"{LABELS[memory.trust]}; changed {memory.modified[:10]}{origin}")
     say()
@@ -106,7 +112,7 @@ def search(query: tuple[str, ...], limit: int, as_json: bool) -> None:
     if as_json:
         emit_json([as_head(one) for one in found])
     elif found:
-        rows = [(one.type, trust_cell(one.trust), one.file, one.description) for one in found]
+        rows = [(one.type, trust_cell(one.trust), one.file, _described(memory, one)) for one in found]
         listing(["type", "trust", "file", "description"], rows)
     elif memory.recalls_meaning and not memory.recall_problem:
         say("no matches; 'reverie memory list' lists all memories")

@@ -234,7 +234,7 @@ class Memory:
         entry = self._store(chosen).commit(
             lambda change: drafts.save(change, file, fields, body, who=author, why=why), dry_run=dry_run
         )
-        made = MemoryRecord(file, title, about, type, trust=vouched, body=body)
+        made = MemoryRecord(file, title, about, type, trust=vouched, expires=iso_time(expires), body=body)
         return self._saved(chosen, made, entry, dry_run, dated.replaced)
 
     def update(
@@ -494,7 +494,7 @@ class Memory:
             memory.trust,
             [
                 *(f"wrote {shown!r} instead of {phrase!r}" for phrase, shown in replaced),
-                *(f"{memory.name!r} {problem}" for problem in lint_memory(memory)),
+                *(f"{memory.name!r} {problem}" for problem in lint_memory(memory, today=stamp(self._clock()))),
             ],
             dry_run,
         )
