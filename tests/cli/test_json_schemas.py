@@ -48,6 +48,7 @@ CALLS: dict[str, list[list[str]]] = {
     "memory-show": [["memory", "show", "lunch"]],
     "notes": [["notes", "6513270e"]],
     "read": [["read", "fence-1", "t1"], ["read", "fence-1", "t1", "--search", "line 1"]],
+    "redact": [["redact", "fence-1", "--scan"]],
     "replay": [["replay", str(SAMPLE)]],
     "rules": [["rules", "fence-1"]],
     "search": [["search", "fence"]],

@@ -195,6 +195,14 @@ def test_the_rules_find_secrets_and_show_them_masked(reverie: Reverie, asked: As
     storage = FileStorage(home)
     storage.write(key, written(script))
     storage.close()
+    row = {"kind": "GitHub token", "start": "ghp_", "chars": 44, "count": 1}
+    listed = asked("redact", "scan", "--scan")  # without a terminal, which it need not ask
+    assert (listed["found"], listed["occurrences"]) == ([row], 1)
+    code, out, err = reverie("redact", "scan", "--scan")
+    assert code == 0, err
+    assert "GitHub token: ghp_… (44 characters), 1 time" in out
+    assert "'reverie redact scan --scan --yes' takes them out" in out
+    assert holding(home, token) == ["scan.jsonl"], "a list changes nothing"
     code, out, err = reverie("redact", "scan", "--scan", "--yes")
     assert code == 0, err
     assert "GitHub token: ghp_… (44 characters), 1 time" in out
@@ -202,7 +210,7 @@ def test_the_rules_find_secrets_and_show_them_masked(reverie: Reverie, asked: As
     assert holding(home, token) == []
     assert "no secret" in reverie("redact", "scan", "--scan", "--yes")[1]
     receipt = asked("redact", "scan", "--scan")
-    assert (receipt["occurrences"], receipt["files"], receipt["left"]) == (0, {}, [])
+    assert (receipt["occurrences"], receipt["files"], receipt["left"], receipt["found"]) == (0, {}, [], [])
 
 
 @pytest.mark.parametrize("word", ["assistant", "uuid", "content", "abc"])

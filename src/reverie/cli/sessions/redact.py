@@ -7,7 +7,6 @@ import sys
 import click
 
 from ...errors import InputError
-from ...ports import Storage
 from ...runtime.redaction.session import FoundSecret, Redaction, RedactionReceipt, found_secrets
 from ...settings import load_settings
 from ..output import as_plain, confirmed, counted, emit_json, say, warn
@@ -17,7 +16,7 @@ from .recordings import SESSION, opened_library, opened_storage
 @click.command()
 @click.argument("session", type=SESSION)
 @click.option("--text", "text", is_flag=True, help="Read the secret from a hidden prompt or from stdin (default).")
-@click.option("--scan", is_flag=True, help="Find secrets by their formats and list them masked.")
+@click.option("--scan", is_flag=True, help="List secrets, found by their formats, masked; with --yes take them out.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.option("--dry-run", is_flag=True, help="Count the places and change nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the receipt as JSON.")
@@ -34,22 +33,29 @@ def command(session: str, text: bool, scan: bool, yes: bool, dry_run: bool, as_j
         key = library.find(session)
     settings = load_settings()
     with opened_storage(settings) as storage:
-        secrets = scanned(storage, key, quiet=as_json) if scan else [typed()]
+        found = found_secrets(storage, key) if scan else []
+        for one in [] if as_json else found:
+            say(f"{one.kind}: {masked(one)}, {counted(one.count, 'time')}")
+        secrets = [one.value for one in found] if scan else [typed()]
         if not secrets and not as_json:
             say("no secret was found; nothing was changed")
             return 0
         redaction = Redaction(storage, settings.home, key, secrets)
         receipt = redaction.plan()
-        if secrets and not dry_run:
+        lists = dry_run or (scan and not yes)
+        if secrets and not lists:
             if not yes and not agreed(receipt):
                 warn("nothing was changed")
                 return 1
             receipt = redaction.run()
     if as_json:
-        emit_json(as_plain(receipt))
+        rows = [{"kind": one.kind, "start": start(one), "chars": len(one.value), "count": one.count} for one in found]
+        emit_json({**as_plain(receipt), **({"found": rows} if scan else {})})
     else:
-        show(receipt, dry_run=dry_run)
-    return 1 if receipt.left and not dry_run else 0
+        show(receipt, dry_run=lists)
+        if lists and not dry_run:
+            say(f"'reverie redact {session} --scan --yes' takes them out permanently")
+    return 1 if receipt.left and not lists else 0
 
 
 def typed() -> str:
@@ -59,18 +65,14 @@ def typed() -> str:
     return sys.stdin.read().strip("\r\n")
 
 
-def scanned(storage: Storage, key: str, *, quiet: bool) -> list[str]:
-    """Return the secrets that the rules find, and list them masked."""
-    found = found_secrets(storage, key)
-    for one in [] if quiet else found:
-        say(f"{one.kind}: {masked(one)}, {counted(one.count, 'time')}")
-    return [one.value for one in found]
+def start(secret: FoundSecret) -> str:
+    """Return the first characters of a secret; none if it is short."""
+    return secret.value.lstrip()[:4] if len(secret.value) >= 20 else ""
 
 
 def masked(secret: FoundSecret) -> str:
     """Return the first characters of a long secret and its length."""
-    shown = secret.value.lstrip()[:4] if len(secret.value) >= 20 else ""
-    return f"{shown}… ({len(secret.value)} characters)"
+    return f"{start(secret)}… ({len(secret.value)} characters)"
 
 
 def agreed(receipt: RedactionReceipt) -> bool:
