@@ -272,3 +272,14 @@ def test_the_provider_accepts_the_next_request_after_a_redaction(
         assert len(dropped) == 1
         assert len(dropped[0].messages) == receipt.replies >= 2
         assert SECRET not in json.dumps(desk.requests(CHECKED)[-1], ensure_ascii=False)
+
+
+@pytest.mark.requirement("K14")
+def test_a_secret_that_is_given_as_an_argument_is_not_repeated(reverie: Reverie, place: str, home: Path) -> None:
+    code, out, err = reverie("redact", "pasted", "ghp_abc", "def", "--yes")
+    assert code == 2
+    assert "the secret is never an argument" in err
+    assert "stdin" in err
+    assert "ghp_abc" not in out + err
+    assert len(holding(home, SECRET)) >= 8
+    assert "Usage: reverie redact [OPTIONS] SESSION\n" in reverie("redact", "--help")[1]

@@ -15,18 +15,26 @@ from .recordings import SESSION, opened_library, opened_storage
 
 @click.command()
 @click.argument("session", type=SESSION)
+@click.argument("surplus", nargs=-1, metavar="")  # else click would print it
 @click.option("--text", "text", is_flag=True, help="Read the secret from a hidden prompt or from stdin (default).")
 @click.option("--scan", is_flag=True, help="List secrets, found by their formats, masked; with --yes take them out.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.option("--dry-run", is_flag=True, help="Count the places and change nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the receipt as JSON.")
-def command(session: str, text: bool, scan: bool, yes: bool, dry_run: bool, as_json: bool) -> int:
+def command(
+    session: str, surplus: tuple[str, ...], text: bool, scan: bool, yes: bool, dry_run: bool, as_json: bool
+) -> int:
     """Take a secret out of a session for good.
 
     It leaves the log, the search index, stored results, notes, agents' logs, memories, the input history and every
     other file of the home, and the rows of a database; thinking that was signed after it is not sent again. This
     cannot be undone. The secret is never an argument, because arguments stay in the history of the shell.
     """
+    if surplus:
+        raise InputError(
+            "the secret is never an argument: the history of the shell keeps it; give only SESSION, and type the "
+            "secret at the prompt or send it to stdin"
+        )
     if text and scan:
         raise InputError("--text and --scan exclude each other")
     with opened_library() as library:
