@@ -138,6 +138,27 @@ def test_a_wrong_change_says_what_is_right_and_writes_nothing(
     assert file.read_text() == MINE
 
 
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["compact.patience", "-5"], "compact.patience is -5.0; give a number that is at least 0"),
+        (["compact.patience", "-0.5", "--dry-run"], "compact.patience is -0.5; give a number that is at least 0"),
+        (["compact.patience", "--", "-5"], "compact.patience is -5.0; give a number that is at least 0"),
+        (["dream.budget_usd", "-1"], "dream.budget_usd is -1.0; give a number that is at least 0"),
+        (["dream.budget_usd", "-inf"], "dream.budget_usd is -inf; give a finite number that is at least 0"),
+        (["compact.patience", "inf"], "compact.patience is inf; give a finite number that is at least 0"),
+        (["compact.patience", "-x"], "No such option '-x'"),
+    ],
+)
+def test_a_number_below_zero_or_without_end_is_refused_as_a_value(
+    reverie: Reverie, file: Path, arguments: list[str], expected: str
+) -> None:
+    code, _, err = reverie("config", *arguments)
+    assert code == 2
+    assert expected in err
+    assert file.read_text() == MINE
+
+
 def test_a_file_that_others_could_have_written_is_not_changed(reverie: Reverie, file: Path) -> None:
     file.chmod(0o666)
     code, _, error = reverie("config", "preset", "thrifty")

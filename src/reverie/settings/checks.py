@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from difflib import get_close_matches
+from math import isfinite
 from pathlib import Path
 from typing import Any, Final, NoReturn, cast
 
@@ -142,7 +143,8 @@ def table_of(kind: type[Any], example: str) -> Callable[[object, str], dict[str,
         _, given = read_policy(value, where, kind, example)
         for name, number in given.items():
             if isinstance(number, int | float) and not isinstance(number, bool) and not 0 <= number < float("inf"):
-                raise SettingsError(f"{where}.{name} is {number!r}; give a number that is at least 0")
+                finite = "" if isfinite(number) else "finite "
+                raise SettingsError(f"{where}.{name} is {number!r}; give a {finite}number that is at least 0")
         return given
 
     return read

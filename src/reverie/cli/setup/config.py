@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import cast
+from typing import Final, cast
 
 import click
 
@@ -26,8 +27,21 @@ from ...settings.origins import (
 )
 from ..output import counted, emit_json, folded, one_word, say, table, warn
 
+_BELOW_ZERO: Final = re.compile(r"-(?:\.?\d.*|inf)")
 
-@click.command()
+
+class _TakesNumbers(click.Command):
+    """A command that takes a number below zero as an argument; click alone takes it for an option."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Move the numbers behind the options."""
+        numbers = [one for one in args if _BELOW_ZERO.fullmatch(one)]
+        if numbers and "--" not in args:
+            args = [*(one for one in args if one not in numbers), "--", *numbers]
+        return super().parse_args(ctx, args)
+
+
+@click.command(cls=_TakesNumbers)
 @click.argument("key", required=False)
 @click.argument("value", required=False)
 @click.option("--unset", is_flag=True, help="Remove KEY from your file, so that it has its default.")
