@@ -203,3 +203,26 @@ def test_a_new_user_s_mistake_is_one_line_that_says_what_to_do(reverie: Reverie,
 @pytest.mark.parametrize("empty", ["", "  "])
 def test_an_empty_argument_is_said_to_be_empty(reverie: Reverie, command: list[str], said: str, empty: str) -> None:
     assert reverie(*command, empty) == (2, "", f"reverie: {said}\n")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        ["compact", "--dry-run"],
+        ["redact", "--scan"],
+        ["notes", "--update"],
+        ["rules", "--add", "Use tabs"],
+        ["export"],
+        ["read", "--search", "x"],
+    ],
+    ids=lambda call: str(call[0]),
+)
+def test_a_command_that_takes_only_sessions_says_how_a_recording_becomes_one(
+    reverie: Reverie, home: Path, tmp_path: Path, call: list[str]
+) -> None:
+    file = tmp_path / "recorded.jsonl"
+    file.write_text("{}\n")
+    command, *options = call
+    code, _, err = reverie(command, str(file), *(["t1"] if command == "read" else []), *options)
+    assert code == 2
+    assert f"recorded.jsonl is a file and no session: if it is a recording, 'reverie import {file}' makes a" in err

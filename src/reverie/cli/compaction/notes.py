@@ -24,7 +24,7 @@ from ...settings import Settings, load_settings
 from ...storage.in_memory import InMemoryStorage
 from ..editor import open_editor
 from ..output import emit_json, say, warn, warn_of_fallback
-from ..sessions.recordings import opened_storage, recordings, session_argument
+from ..sessions.recordings import found_key, opened_storage, recordings, session_argument
 
 
 @click.command()
@@ -92,7 +92,7 @@ async def _change_notes(name: str, settings: Settings, edit: bool, dry_run: bool
     With ``dry_run`` a copy of the session in memory is changed.
     """
     with opened_storage(settings) as storage:
-        key = Library(storage).find(name)
+        key = found_key(Library(storage), name)
         project, session = key.removeprefix("projects/").removesuffix(".jsonl").split("/", 1)
         changed = _copy_in_memory(storage, key) if dry_run else storage
         async with Session(SessionOptions(session, storage=changed, project=project, settings=settings)) as opened:

@@ -15,7 +15,7 @@ from ...runtime.session.inbox import post
 from ...runtime.session.parts import SessionOptions
 from ...runtime.session.session import Session
 from ...settings import Settings
-from ..sessions.recordings import opened_storage
+from ..sessions.recordings import found_key, opened_storage
 
 
 @asynccontextmanager
@@ -47,4 +47,4 @@ def queue_command(
 
 def folder_of(storage: Storage, name: str) -> str:
     """Return the key of the folder of the session or agent that a name or its start refers to."""
-    return Library(storage, project=project_slug(Path.cwd())).find(name).removesuffix(".jsonl")
+    return found_key(Library(storage, project=project_slug(Path.cwd())), name).removesuffix(".jsonl")

@@ -19,7 +19,7 @@ from ...runtime.places.storage import database_of
 from ...settings import load_settings
 from ..options import subject_option
 from ..output import counted, emit_json, printable, say, size
-from .recordings import SESSION, newest_session, opened_library, opened_storage
+from .recordings import SESSION, found_key, newest_session, opened_library, opened_storage
 
 
 @click.command()
@@ -43,7 +43,7 @@ def command(
         return _export_subject(subject, output, dry_run=dry_run, as_json=as_json)
     session = newest_session() if session is None else session
     with opened_library() as library:
-        key = library.find(session)
+        key = found_key(library, session)
         data = library.export(key)
     report: dict[str, Any] = {
         "session": session_of(key),

@@ -14,7 +14,7 @@ from ...values import replace
 from ..options import number_option
 from ..output import emit_json, say
 from .export import pour, text_or_base64
-from .recordings import SESSION, opened_storage
+from .recordings import SESSION, found_key, opened_storage
 
 
 @click.command()
@@ -45,7 +45,7 @@ def command(
         raise InputError("--search and --bytes exclude each other: use one of them")
     with opened_storage() as storage:
         library = Library(storage)
-        key = library.find(session)
+        key = found_key(library, session)
         view = library.view(key) if storage.load(key, 0, 1) is not None else View()  # a host's session before its end
         found = ReadBack(storage, key.removesuffix(".jsonl"), view).find(handle)
     if expand and found.listing:

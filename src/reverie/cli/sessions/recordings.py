@@ -40,6 +40,17 @@ def opened_library(settings: Settings | None = None) -> Generator[Library]:
         yield Library(storage, project=project_slug(Path.cwd()))
 
 
+def found_key(library: Library, name: str) -> str:
+    """Return the log key that a name finds; the error for a file says how a session is made of it."""
+    try:
+        return library.find(name)
+    except SessionNotFound:
+        if not os.path.isfile(name):
+            raise
+        how = f"if it is a recording, 'reverie import {name}' makes a session of it"
+        raise SessionNotFound(f"{name} is a file and no session: {how}") from None
+
+
 class SessionName(click.types.StringParamType):
     """The name of a session, or of a file where a command takes one; a shell completes it from the library."""
 

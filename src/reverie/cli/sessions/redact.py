@@ -10,7 +10,7 @@ from ...errors import InputError
 from ...runtime.redaction.session import FoundSecret, Redaction, RedactionReceipt, found_secrets
 from ...settings import load_settings
 from ..output import as_plain, confirmed, counted, emit_json, say, warn
-from .recordings import SESSION, opened_library, opened_storage
+from .recordings import SESSION, found_key, opened_library, opened_storage
 
 
 @click.command()
@@ -38,7 +38,7 @@ def command(
     if text and scan:
         raise InputError("--text and --scan exclude each other")
     with opened_library() as library:
-        key = library.find(session)
+        key = found_key(library, session)
     settings = load_settings()
     with opened_storage(settings) as storage:
         found = found_secrets(storage, key) if scan else []
