@@ -196,6 +196,17 @@ def test_forgetting_a_source_and_erasing_need_no_terminal_but_a_word(
     assert b"cron" not in (memory.path / ".journal/journal.jsonl").read_bytes()
 
 
+def test_a_deletion_names_the_change_that_undoes_it_unless_it_was_an_erasure(
+    said: Callable[..., Answer], memory: Memory
+) -> None:
+    one, two = (memory.save(text, type="user").file for text in ("The user likes tabs", "The user likes rice"))
+    assert "undo" not in said("rm", one, "--dry-run")[1]
+    assert "recorded as c3; 'reverie memory undo c3' undoes this" in said("rm", one)[1]
+    assert said("undo", "c3")[0] == 0
+    assert {head.file for head in memory.list()} == {one, two}
+    assert "undo" not in said("rm", two, "--erase", "--yes")[1]
+
+
 def test_nothing_that_is_printed_can_drive_a_terminal(said: Callable[..., Answer], memory: Memory) -> None:
     memory.save(
         "Red \x1b[31malert\u202e for the user",

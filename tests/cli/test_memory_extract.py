@@ -17,6 +17,8 @@ from reverie.conversation.entries import META, USER, Entry, encode_entry
 from reverie.runtime.memory.memory import Memory
 from reverie.runtime.places.projects import log_key, project_slug
 
+from .conftest import on_a_screen
+
 Told = Callable[..., Any]
 
 SAID = {
@@ -191,18 +193,18 @@ def test_the_rules_of_the_corpus_test_catch_what_they_are_for() -> None:
 
 
 def test_an_editor_changes_a_memory_unless_somebody_was_faster(
-    memory: Memory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes]
+    memory: Memory, tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     saved = memory.save("Tickets are in Linear under HARBOUR", type="reference", name="tickets")
     script = tmp_path / "editor.sh"
     script.write_text('#!/bin/sh\nsed -i s/HARBOUR/PORT/ "$1"\n')
     script.chmod(0o755)
-    monkeypatch.setenv("EDITOR", str(script))
-    monkeypatch.delenv("VISUAL", raising=False)
-    assert run(["edit", "tickets"], commands=command) == 0
+    on_a_screen("memory", "edit", "tickets", EDITOR=str(script), VISUAL="")
     now = memory.get(saved.file)
     assert ("PORT" in now.body, now.trust, memory.log()[0].why) == (True, "user", "edited")
     script.write_text(f'#!/bin/sh\nprintf more >> "{memory.path_of(saved.file)}"\nsed -i s/PORT/DOCK/ "$1"\n')
-    assert run(["edit", "tickets"], commands=command) != 0
-    assert b"was changed meanwhile" in capsysbinary.readouterr().err
+    shown = on_a_screen("memory", "edit", "tickets", code=2, EDITOR=str(script), VISUAL="")
+    assert "was changed meanwhile" in shown
     assert "DOCK" not in memory.get(saved.file).body
+    assert run(["edit", "tickets"], commands=command) == 2
+    assert b"needs a terminal; --text TEXT changes the memory without one" in capsysbinary.readouterr().err

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 
 from ...errors import InputError
@@ -97,6 +99,8 @@ def edit(
         path = memory.path_of(there.file)
         if dry_run:
             raise InputError("--dry-run needs an option such as --text: it does not work with an editor")
+        if not (sys.stdin.isatty() and sys.stdout.isatty()):
+            raise InputError("the editor needs a terminal; --text TEXT changes the memory without one")
         content = click.edit(path.read_text("utf-8"), extension=".md")
         if content is None:
             say("nothing changed")
@@ -172,6 +176,8 @@ def rm(
     if erase:
         delete_word_caches(load_settings().home)
     print_forgotten(gone, dry_run=False, as_json=as_json)
+    for id in gone.id.split(", ") if gone.id and not (erase or as_json) else ():
+        say(f"recorded as {id}; 'reverie memory undo {id}' undoes this")
     return 0
 
 
