@@ -160,6 +160,22 @@ def test_the_index_that_a_hook_shows_marks_an_expired_memory(payloads: Payloads,
     assert ["Tuesdays" in line for line in lines if line.endswith(" (expired)")] == [True]
 
 
+@pytest.mark.requirement("H5")
+def test_a_resumed_session_is_shown_the_index_again_once_a_memory_expired(payloads: Payloads, project: Path) -> None:
+    memory = memories_of(project)
+    saved = memory.save("Deploy on Tuesdays, ops is there", type="project", expires="9999-12-31")
+    sent = payloads("claude-code")["SessionStart"]
+
+    def shown(source: str) -> str:
+        return answer(["--host", "claude-code"], json.dumps({**sent, "source": source}).encode())
+
+    assert "Tuesdays" in shown("startup")
+    assert "Tuesdays" not in shown("resume")
+    memory.update(saved.file, expires="2020-01-01")
+    assert "(expired)" in shown("resume")
+    assert "Tuesdays" not in shown("resume")
+
+
 def test_cursor_hears_with_the_next_result_what_it_does_not_take_with_a_prompt(
     payloads: Payloads, project: Path
 ) -> None:

@@ -87,18 +87,19 @@ def _index(event: HookEvent, settings: HookSettings) -> list[str]:
     loaded = load(index_text(directory))
     if not loaded.shown.strip():
         return []
-    state, digest = SessionState(settings.home, event), hex_of(loaded.shown.encode("utf-8", "replace"))
+    waiting, expired = files_to_mark(directory, [line.file for line in lines_of(loaded.text)], today)
+    known = "\n".join([loaded.shown, *expired])
+    state, digest = SessionState(settings.home, event), hex_of(known.encode("utf-8", "replace"))
     if event.source == "resume" and state.index_digest() == digest:
         return []
     state.add_index(digest)
     if event.host == "claude-code" and is_shared(event.cwd, directory):  # the host shows the index itself
-        return _warning(*files_to_mark(directory, [line.file for line in lines_of(loaded.text)], today))
+        return _warning(waiting, expired)
     if len(loaded.shown) > _INDEX_CHARS:
         kept = loaded.shown[:_INDEX_CHARS].rsplit("\n", 1)[0]
         left = loaded.shown.count("\n") - kept.count("\n")
         note = f"({left} more lines are in MEMORY.md; memories that fit a prompt are recalled by themselves)\n"
         loaded = replace(loaded, text=f"{kept}\n{note}", warning="")
-    waiting, expired = files_to_mark(directory, [line.file for line in lines_of(loaded.text)], today)
     tag = os.urandom(4).hex()
     return [index_context(loaded, path=directory, tag=tag, unconfirmed=waiting, expired=expired)]
 
