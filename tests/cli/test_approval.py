@@ -384,7 +384,7 @@ def test_e_lets_the_person_edit_the_rule_on_the_screen(tmp_path: Path) -> None:
         def size(self) -> tuple[int, int]:
             return (80, 24)
 
-        async def choose(self, title: str, options: list[Option], more: Any = None) -> str:
+        async def choose(self, title: str, options: list[Option], *_: Any) -> str:
             offered.append([one.key for one in options])
             return chosen.pop(0)
 

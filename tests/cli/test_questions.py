@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -231,3 +232,53 @@ def test_a_text_in_plain_lines_refuses(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr("reverie.cli.terminal.plain.ask_for_line", line)
     for approval in (CALL, PLAN):
         assert asyncio.run(LineApprover(tmp_path)(approval)) == ApprovalAnswer("deny", text)
+
+
+@pytest.mark.parametrize(("columns", "rows"), [(80, 10), (40, 12), (40, 8), (30, 6), (80, 5)])
+@pytest.mark.parametrize("call", [CALL, LONG, PLAN])
+def test_on_a_low_screen_the_call_and_the_keys_of_all_answers_stay(
+    tmp_path: Path, call: Approval, columns: int, rows: int
+) -> None:
+    async def main() -> None:
+        with person(tmp_path) as one:
+            one.screen.size = lambda: (columns, rows)  # type: ignore[method-assign]
+            task = await one.asked(one.approve(call))
+            shown: list[str] = []
+            for _ in range(8):
+                assert one.screen.choice is not None
+                room = rows - 1
+                shown = "".join(part for _, part in one.screen.choice.low_parts("", columns, room)).split("\n")
+                assert len(shown) <= room
+                assert all(len(row) <= columns for row in shown)
+                assert shown[0].startswith("? ")
+                assert all(any(re.search(rf"(^|· |  |❯ ){key} ", row) for row in shown) for key in "ynt")
+                marked = one.screen.choice.options[one.screen.choice.at]
+                assert f"❯ {marked.key}  {marked.label}" in "".join(shown)  # whole, because Enter chooses it
+                one.press(Keys.Down)
+            assert call is PLAN or rows < 8 or any(row.startswith("│ ") for row in shown)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(main())
+
+
+def test_a_page_that_is_turned_on_a_low_screen_stands_in_the_question(tmp_path: Path) -> None:
+    async def main() -> None:
+        command = "\n".join(map(str, range(90)))
+        call = Approval("Bash", {"command": command}, Access("run", command), "", "why")
+        with person(tmp_path) as one:
+            one.screen.size = lambda: (80, 10)  # type: ignore[method-assign]
+            task = await one.asked(one.approve(call))
+            seen: list[str] = []
+            for key in ["", " ", " ", "v"]:
+                one.press(key) if key else None
+                one.wait()
+                assert one.screen.choice is not None
+                shown = "".join(part for _, part in one.screen.choice.low_parts("", 80, 9)).split("\n")
+                seen.append(" ".join(row[2:] for row in shown if row.startswith("│ ")))
+                assert "Space: next page" in "".join(shown) or key == "v"
+            assert seen == ["0 1 2", "3 4 5", "6 7 8", "87 88 89"]
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(main())

@@ -61,6 +61,7 @@ class Model:
             ("spoil it", call("Edit", file_path=self.notes, old_string="one", new_string="nothing")),
             ("tell a story", STORY),
             ("work slowly", call("Bash", command="sleep 3")),
+            ("touch it", call("Bash", command="touch made")),
             ("work for hours", call("Bash", command="echo begun; sleep 6000")),
         ):
             if words in said:
@@ -513,3 +514,19 @@ def test_lines_sent_while_the_program_starts_are_separate_prompts(
     terminal.wait("forty-two")
     terminal.wait(after("forty-two", "> and this is not sent yet"))
     assert [said_last(request) for request in server.requests] == ["First line", "Tell me the answer"]
+
+
+@pytest.mark.parametrize(("columns", "rows"), [(80, 10), (40, 12), (40, 8)])
+def test_a_low_screen_shows_the_call_to_approve_and_the_way_to_refuse_it(
+    make_terminal: Callable[..., Terminal], project: Path, columns: int, rows: int
+) -> None:
+    terminal = make_terminal(columns, rows)
+    terminal.start(*chat(project))
+    terminal.wait("to compaction")
+    terminal.enter("touch it")
+    seen = terminal.wait("Allow Bash?")
+    assert "│ touch made" in seen
+    assert re.search(r"(^|· ) *n +no", seen, re.MULTILINE)
+    assert re.search(r"(^|· ) *t +(no, and|why)", seen, re.MULTILINE)
+    terminal.press("n")
+    terminal.wait("denied", where=terminal.everything)

@@ -27,6 +27,8 @@ NO_REASON: Final = "refused by the user"
 OTHER_ROWS: Final = 11
 """Rows of the screen that the head of a question, the current step, the title and the footer take."""
 MIN_PAGE_ROWS: Final = 6
+LOW_ROWS: Final = 7
+"""Rows of a low screen that are not a page: one of the head, one that counts the rest, three to answer, the footer."""
 DIFF_STYLES: Final = {"+": "added", "-": "removed", "@": "hunk"}
 EDITED: Final = "yes, always: a rule that you edit"
 SIGN: Final = re.compile(r"(<U\+[0-9A-F]{4,6}>)")
@@ -139,17 +141,37 @@ def own_rule(text: str) -> str:
         raise InputError(str(error)) from None
 
 
-def shown_by_pages(
-    preview: Preview, put: Callable[[str, Sequence[str]], None], rows: Callable[[], int], head: Sequence[str]
-) -> Callable[[bool], str]:
-    """Show ``head``; return the function that shows the next page of so many rows, or all, and counts the rest."""
+class Pages:
+    """A preview below its head, which are written into the conversation: the head at once, and page by page."""
 
-    def turn(to_end: bool) -> str:
-        put("approval", preview.page(None if to_end else max(MIN_PAGE_ROWS, rows() - OTHER_ROWS)))
-        return f"… {preview.rest} · Space: next page · v: all" if preview.rest else ""
+    def __init__(
+        self, preview: Preview, put: Callable[[str, Sequence[str]], None], rows: Callable[[], int], head: Sequence[str]
+    ) -> None:
+        """Write the head; ``rows`` returns the rows of the screen that are left beside the answers."""
+        self._preview = preview
+        self._put = put
+        self._rows = rows
+        self._head = head
+        self._page: Sequence[str] = ()
+        put("approval", head)
 
-    put("approval", head)
-    return turn
+    def turn(self, to_end: bool) -> str:
+        """Write the next page, or with ``to_end`` all that is left; return a line that counts the rest."""
+        rows = self._rows()
+        page = self._preview.page(None if to_end else rows)
+        self._put("approval", page)
+        self._page = page[-rows:]
+        return f"… {self._preview.rest} · Space: next page · v: all" if self._preview.rest else ""
+
+    def shown_last(self) -> tuple[Sequence[str], Sequence[str]]:
+        """Return the head, and the end of the page that was written last."""
+        return self._head, self._page
+
+
+def page_rows(screen: Screen, options: Sequence[Option]) -> int:
+    """Return the rows of a page; on a low screen the answers are one row, with a row for the marked one."""
+    rows = screen.size()[1]
+    return max(1, min(MIN_PAGE_ROWS, rows - LOW_ROWS), rows - OTHER_ROWS - len(options))
 
 
 async def ask_about_plan(screen: Screen, transcript: Transcript, approval: Approval, paint: Paint) -> ApprovalAnswer:
@@ -158,18 +180,18 @@ async def ask_about_plan(screen: Screen, transcript: Transcript, approval: Appro
 
     path = Path(approval.access.target)
     options = [
-        Option("y", "yes, and ask me before each edit", "once"),
+        Option("y", "yes, and ask me before each edit", "once", short="yes"),
         Option("a", "yes, and accept edits", "always", lasts=True),
-        *([Option("e", "edit the plan first", "edit")] if path.is_file() else []),
-        Option("t", "no, and ask the model for changes", "why", takes_words=True),
+        *([Option("e", "edit the plan first", "edit", short="edit")] if path.is_file() else []),
+        Option("t", "no, and ask the model for changes", "why", takes_words=True, short="changes"),
         Option("n", "no", "no"),
     ]
     text = approval.preview
     while True:
         preview = Preview(text, paint, columns=screen.size()[0])
         head = approval_head(approval, Path(), paint, screen.size()[0])
-        more = shown_by_pages(preview, transcript.put, lambda: screen.size()[1] - len(options), head)
-        match await screen.choose("Approve the plan?", options, more):
+        pages = Pages(preview, transcript.put, lambda: page_rows(screen, options), head)
+        match await screen.choose("Approve the plan?", options, pages.turn, pages.shown_last):
             case "once":
                 return ApprovalAnswer("once")
             case "always":
@@ -205,18 +227,19 @@ class ScreenApprover:
         columns = self._screen.size()[0]
         preview = Preview.of(approval, self._paint, columns=columns)
         options = [
-            Option("y", "yes, once", "once"),
+            Option("y", "yes, once", "once", short="yes"),
             *(
                 Option(key, f"yes, always in this {place}: {words}", key, lasts=True)
                 for key, (_, place, words) in rules.items()
             ),
             *([Option("e", EDITED, "edit", lasts=True)] if approval.access.kind == "run" else []),
             Option("n", "no", "no"),
-            Option("t", "no, and tell the model why", "why", takes_words=True),
+            Option("t", "no, and tell the model why", "why", takes_words=True, short="why"),
         ]
         head = approval_head(approval, self._cwd, self._paint, columns)
-        more = shown_by_pages(preview, self._transcript.put, lambda: self._screen.size()[1] - len(options), head)
-        answer = await self._screen.choose(f"Allow {one_word(approval.tool)}?", options, more)
+        pages = Pages(preview, self._transcript.put, lambda: page_rows(self._screen, options), head)
+        title = f"Allow {one_word(approval.tool)}?"
+        answer = await self._screen.choose(title, options, pages.turn, pages.shown_last)
         if answer == "edit":
             return await self._edited(approval)
         if answer == "once":

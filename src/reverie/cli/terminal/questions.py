@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
+from prompt_toolkit.formatted_text import ANSI, to_formatted_text
+from prompt_toolkit.utils import get_cwidth
+
 from ...values import record
 from .footer import Part
 
@@ -15,6 +18,8 @@ MAX_ROWS: Final = 12
 QUIET_SECONDS: Final = 0.4
 """A key answers a question if no other key follows within this time; in a text that a person types, one does."""
 ALL_PAGES: Final = "v"
+FIRST_KEYS: Final = "ynt"
+"""The keys of the answers that a narrow line names first."""
 
 
 @record
@@ -28,6 +33,8 @@ class Option:
     """Whether the answer also holds for later calls; its key only marks it, and Enter chooses it."""
     takes_words: bool = False
     """Whether a text that is typed at the question, and Enter, are this answer."""
+    short: str = ""
+    """A word for the label, for a screen without room for it."""
 
 
 def call_later(seconds: float, act: Callable[[], None]) -> None:
@@ -51,6 +58,8 @@ class Choice:
     is_typing: bool = False
     """Whether keys belong to the text in the input."""
     later: Callable[[float, Callable[[], None]], None] = call_later
+    matter: Callable[[], tuple[Sequence[str], Sequence[str]]] | None = None
+    """Return the lines of the matter that were shown last, which may have colours: its head, and a page of it."""
     answer: asyncio.Future[str | None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
     at: int = 0
     rest: str = ""
@@ -170,3 +179,70 @@ class Choice:
         if left > 0:
             shown.append(("class:dim", f"\n  … {left} more"))
         return shown
+
+    def low_parts(self, text: str, columns: int, room: int) -> list[Part]:
+        """Return the question for a screen without room for ``parts`` below its matter: so many rows, and both in them.
+
+        The matter and the keys stay longest; what does not fit of the matter stands above, and its rows are counted.
+        """
+        head, page = self.matter() if self.matter is not None else ((), ())
+        first = [row for line in head[:1] for row in rows_of(line, columns)]
+        reason = [row for line in head[1:] for row in rows_of(line, columns)]
+        shown = [row for line in page for row in rows_of(line, columns)]
+        rest: list[Part] = [("class:warning", _cut(self.rest, columns))] if self.rest else []
+        hint = self._hint(text)
+        title: list[Part] = [("class:title", _cut(self.title, columns))]
+        if hint and len(self.title) + len(hint) + 2 <= columns:
+            title.append(("class:dim", f"  {hint}"))
+        marked = self.options[self._marked]
+        label = f"❯ {marked.key}  {marked.label}"  # whole, because Enter grants it
+        chosen: list[list[Part]] = [[("class:chosen", part) for _, part in row] for row in rows_of(label, columns)]
+        answers: list[list[Part]] = []
+        for one in self.options:
+            is_marked = one is marked and not self.is_typing
+            answers += chosen if is_marked else [[("", _cut(f"  {one.key}  {one.label}", columns))]]
+        wanted = len(first) + len(shown) + bool(rest)
+        if wanted + 1 + len(answers) <= room:
+            below = [title, *answers]
+        else:
+            below = [*(chosen if room > 2 and not self.is_typing else []), self._keys(columns)]
+            below = [title, *below] if room > len(below) + 2 else below
+        left = max(1, room - len(below) - bool(rest))
+        above = [*first, *(reason if wanted + len(reason) + len(below) <= room else []), *shown]
+        if len(above) > left:
+            kept = max(1, left - 1)
+            more = _cut(f"… {len(above) - kept:,} more rows: scroll up", columns)
+            above = [*above[:kept], *([[("class:warning", more)]] if left > 1 else [])]
+        rows: list[list[Part]] = [*above, *([rest] if rest else []), *below]
+        return [part for at, row in enumerate(rows) for part in ([("", "\n"), *row] if at else row)]
+
+    def _keys(self, columns: int) -> list[Part]:
+        """Return one row with the keys of all answers, the ones that hold for this call only first."""
+        once = sorted((one for one in self.options if not one.lasts), key=lambda one: FIRST_KEYS.find(one.key) % 9)
+        lasting = [one.key for one in self.options if one.lasts]
+        words = [f"{one.key} {one.short or one.label}" for one in once]
+        return [("", _cut(" · ".join([*words, *([f"{' '.join(lasting)} always"] if lasting else [])]), columns))]
+
+
+def rows_of(line: str, columns: int) -> list[list[Part]]:
+    """Return a line, which may have colours, as rows of at most so many columns."""
+    rows: list[list[Part]] = [[]]
+    used = 0
+    for style, text, *_ in to_formatted_text(ANSI(line)):
+        for one in text:
+            width = get_cwidth(one)
+            if used + width > columns:
+                rows.append([])
+                used = 0
+            rows[-1].append((style, one))
+            used += width
+    return rows
+
+
+def _cut(text: str, columns: int) -> str:
+    """Return the beginning of a text that fits into so many columns."""
+    if get_cwidth(text) <= columns:
+        return text
+    while text and get_cwidth(text) >= columns:
+        text = text[:-1]
+    return f"{text}…"

@@ -33,7 +33,7 @@ from .attached_files import image_path
 from .colours import STYLES
 from .footer import Part, footer_lines
 from .inline import InlineApplication
-from .questions import Choice, Option, call_later
+from .questions import Choice, Option, call_later, rows_of
 from .states import Effect, InputLine, Key
 
 INPUT_ROWS: Final = 10
@@ -107,6 +107,7 @@ class Screen:
         choosing, typing = Condition(lambda: self.choice is not None), Condition(lambda: self.is_typing)
         busy = Condition(lambda: self.activity() is not None and self.reply is None)
         hinting = Condition(lambda: bool(self.hint))
+        low = Condition(lambda: self._low_room() is not None)
         live = Condition(lambda: bool(self.live()))
         self._input = Window(
             BufferControl(self.buffer, search_buffer_control=self._search.control, preview_search=True),
@@ -116,13 +117,10 @@ class Screen:
             get_line_prefix=self._prefix,
         )
         rows = [
-            ConditionalContainer(self._lines(lambda: ANSI("\n".join(self.live()))), live),
-            self._lines(lambda: ""),
+            ConditionalContainer(self._lines(lambda: ANSI("\n".join(self.live()))), live & ~low),
+            ConditionalContainer(self._lines(lambda: ""), ~low),
             ConditionalContainer(self._lines(self._busy_line), busy & ~choosing),
-            ConditionalContainer(
-                self._lines(lambda: list(self.choice.parts(self.buffer.text)) if self.choice else [], wrap=True),
-                choosing,
-            ),
+            ConditionalContainer(self._lines(self._question, wrap=True), choosing),
             ConditionalContainer(self._input, typing),
             self._search,
             ConditionalContainer(self._lines(self._menu), has_completions & typing),
@@ -146,6 +144,26 @@ class Screen:
         spin = SPINNER[int(time.monotonic() / SPIN_SECONDS) % len(SPINNER)]
         seconds = time.monotonic() - self.busy_since if self.busy_since is not None else 0.0
         return [("class:busy", f"{spin} {doing}"), ("class:dim", f"  {seconds:.0f} s · Esc interrupts")]
+
+    def _question(self) -> StyleAndTextTuples:
+        if self.choice is None:
+            return []
+        if (room := self._low_room()) is not None:
+            return [*self.choice.low_parts(self.buffer.text, self.size()[0], room)]
+        return [*self.choice.parts(self.buffer.text)]
+
+    def _low_room(self) -> int | None:
+        """Return the rows for a question whose matter would be pushed off the screen by it; None if both fit."""
+        if self.choice is None or self.choice.matter is None:
+            return None
+        columns, rows = self.size()
+        head, page = self.choice.matter()
+        typed = self.buffer.text.splitlines() or [""] if self.is_typing else []
+        below = len(footer_lines(self.footer(), columns - 2)) + bool(self.hint)
+        below += min(INPUT_ROWS, sum(len(rows_of(line, max(1, columns - 2))) for line in typed))
+        asked = "".join(text for _, text in self.choice.parts(self.buffer.text)).split("\n")
+        whole = sum(len(rows_of(line, columns)) for line in (*head, *page, *asked)) + len(self.live()) + 1
+        return None if whole + below <= rows else max(2, rows - below)
 
     def _menu(self) -> StyleAndTextTuples:
         state = self.buffer.complete_state
@@ -283,16 +301,20 @@ class Screen:
         self.on_submit(text)
 
     async def choose(
-        self, title: str, options: Sequence[Option], more: Callable[[bool], str] | None = None
+        self,
+        title: str,
+        options: Sequence[Option],
+        more: Callable[[bool], str] | None = None,
+        matter: Callable[[], tuple[Sequence[str], Sequence[str]]] | None = None,
     ) -> str | None:
         """Ask a multiple-choice question and return the chosen value, or None if cancelled.
 
-        Questions are asked one after another. ``more`` shows the next page of the matter, as in ``Choice``.
+        Questions are asked one after another. ``more`` and ``matter`` show the matter, as in ``Choice``.
         """
         async with self._asking:
             has_draft = bool(self.buffer.text)
             is_typing = has_draft and time.monotonic() - self._typed_at < TYPING_SECONDS
-            self.choice = Choice(title, options, more, has_draft, is_typing, self._call_later)
+            self.choice = Choice(title, options, more, has_draft, is_typing, self._call_later, matter)
             self._said = ""
             self.choice.turn()
             self.app.invalidate()
