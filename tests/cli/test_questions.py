@@ -192,6 +192,8 @@ def test_a_key_alone_answers_and_an_answer_that_lasts_needs_enter(
                 await asyncio.sleep(0)
             assert (task.result() if task.done() else None) == answer
             assert one.sent == (["/cost"] if "/" in keys else ["go on"] if "g" in keys else [])
+            if keys[0] == "e":
+                assert "Enter opens the rule, and you edit it" in one.shown()
             if keys[0] in "ap" and answer is None and "l" not in keys:
                 assert "Enter confirms" in one.shown()
             task.cancel()

@@ -31,6 +31,7 @@ LOW_ROWS: Final = 7
 """Rows of a low screen that are not a page: one of the head, one that counts the rest, three to answer, the footer."""
 DIFF_STYLES: Final = {"+": "added", "-": "removed", "@": "hunk"}
 EDITED: Final = "yes, always: a rule that you edit"
+EDITS: Final = "Enter opens the rule, and you edit it"
 SIGN: Final = re.compile(r"(<U\+[0-9A-F]{4,6}>)")
 
 
@@ -232,7 +233,7 @@ class ScreenApprover:
                 Option(key, f"yes, always in this {place}: {words}", key, lasts=True)
                 for key, (_, place, words) in rules.items()
             ),
-            *([Option("e", EDITED, "edit", lasts=True)] if approval.access.kind == "run" else []),
+            *([Option("e", EDITED, "edit", lasts=True, on_enter=EDITS)] if approval.access.kind == "run" else []),
             Option("n", "no", "no"),
             Option("t", "no, and tell the model why", "why", takes_words=True, short="why"),
         ]

@@ -31,6 +31,8 @@ class Option:
     value: str
     lasts: bool = False
     """Whether the answer also holds for later calls; its key only marks it, and Enter chooses it."""
+    on_enter: str = "Enter confirms"
+    """The line that says what Enter does after the key of an answer that lasts."""
     takes_words: bool = False
     """Whether a text that is typed at the question, and Enter, are this answer."""
     short: str = ""
@@ -155,7 +157,7 @@ class Choice:
             refuses = self.answer_of(text) is not None
             return "Enter refuses with your words" if refuses else "Enter sends your text; ↑↓ and Enter answer"
         if self.held and self.options[self._marked].lasts:
-            return "Enter confirms"
+            return self.options[self._marked].on_enter
         return "or type what to do instead" if self.answer_of(text) else ""
 
     def resolve(self, value: str | None) -> None:
