@@ -18,7 +18,7 @@ from ...values import record
 from ..output import counted, dollars, one_word
 from .approval import Preview
 from .calls import one_line, step_lines
-from .footer import thousands
+from .footer import BYPASS_MEANS, thousands
 from .questions import Option
 from .work_commands import (
     Chat,
@@ -143,6 +143,8 @@ async def set_mode(chat: Chat, rest: str) -> None:
     if rest and rest not in MODES:
         raise InputError(f"there is no mode {rest!r}; choose from {', '.join(MODES)}")
     chat.transcript.note(f"mode: {chat.agent.mode}")
+    if rest == "bypass":
+        chat.transcript.note(BYPASS_MEANS, "warning")
 
 
 async def set_preset(chat: Chat, rest: str) -> None:

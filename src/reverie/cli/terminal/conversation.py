@@ -30,7 +30,7 @@ from .calls import one_line
 from .colours import Paint
 from .commands import COMMANDS, MODES, run_command
 from .completion import InputCompleter, project_files
-from .footer import Part, footer_parts, thousands
+from .footer import BYPASS_MEANS, Part, footer_parts, thousands
 from .options import Options
 from .questions import Option
 from .recent_messages import remove_if_unused, was_used
@@ -382,6 +382,8 @@ class Conversation:
     def _next_mode(self) -> None:
         if self._is_open:
             self.agent.mode = MODES[(MODES.index(self.agent.mode) + 1) % len(MODES)]
+            if self.agent.mode == "bypass":
+                self.transcript.note(BYPASS_MEANS, "warning")
             self.screen.app.invalidate()
 
     def _activity(self) -> str | None:

@@ -22,6 +22,10 @@ WORK_NAMES: Final = {
 }
 PLAN_STATES: Final = {"proposed": "plan waits", "approved": "plan approved"}
 MODE_STYLES: Final = {"default": "footer", "accept-edits": "edits", "plan": "plan", "bypass": "danger"}
+BYPASS_MEANS: Final = (
+    "! bypass mode: calls that would be asked about run at once, also commands and changes outside the project; only "
+    "rules that deny still hold · Shift-Tab or /mode default ends it"
+)
 
 
 def footer_parts(status: Status) -> list[Part]:
