@@ -537,3 +537,16 @@ def test_a_low_screen_shows_the_call_to_approve_and_the_way_to_refuse_it(
     assert re.search(r"(^|· ) *t +(no, and|why)", seen, re.MULTILINE)
     terminal.press("n")
     terminal.wait("denied", where=terminal.everything)
+
+
+def test_the_line_of_activity_names_the_command_that_the_user_runs(
+    make_terminal: Callable[..., Terminal], project: Path
+) -> None:
+    terminal = make_terminal()
+    terminal.start(*chat(project))
+    terminal.ready()
+    terminal.enter("!sleep 6000")
+    terminal.wait(lambda seen: "running sleep 6000" in seen and "Esc interrupts" in seen)
+    terminal.press("Escape")
+    terminal.wait("Interrupted.")
+    assert "running" not in terminal.ready()

@@ -68,6 +68,7 @@ class Conversation:
         self._may_wake = False
         """Whether results of agents may start a query: not after one that was interrupted or failed."""
         self._is_warned = False
+        self._shell_command = ""
         self.own: dict[str, Path] = {}
         self._meanings = {name: command.meaning for name, command in COMMANDS.items()}
         completer = InputCompleter(self._meanings, lambda: self._files, self._values)
@@ -307,7 +308,11 @@ class Conversation:
             if shown <= SHOWN_LINES:
                 self.transcript.output(line)
 
-        output = await run_shell(command, self.agent.cwd, show)
+        self._shell_command = command
+        try:
+            output = await run_shell(command, self.agent.cwd, show)
+        finally:
+            self._shell_command = ""
         more = f"… {counted(shown - SHOWN_LINES, 'more line')}; " if shown > SHOWN_LINES else ""
         if output.exit_code or more or not shown:
             self.transcript.output(f"{more}exit code {output.exit_code}", "dim")
@@ -396,7 +401,8 @@ class Conversation:
                 return None
             case State(queue=queue, is_stopping=is_stopping):
                 waiting = f" ({len(queue)} waiting)" if queue else ""
-                return f"{'stopping' if is_stopping else self.transcript.doing}{waiting}"
+                running = f"running {one_line(self._shell_command, 40)}" if self._shell_command else ""
+                return f"{'stopping' if is_stopping else running or self.transcript.doing}{waiting}"
 
     def _live(self) -> list[str]:
         waiting = self.state.queue if self.state.number else ()
