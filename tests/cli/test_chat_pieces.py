@@ -8,12 +8,17 @@ import stat
 import subprocess
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from prompt_toolkit.application import create_app_session
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
+from prompt_toolkit.input import create_pipe_input
+from prompt_toolkit.output import DummyOutput
 
 from log_script import Script, text
 from reverie import FileStorage
@@ -21,16 +26,19 @@ from reverie.cli.output import dollars
 from reverie.cli.terminal.calls import call_title, outcome
 from reverie.cli.terminal.colours import Paint
 from reverie.cli.terminal.completion import InputCompleter, best_matches, project_files
+from reverie.cli.terminal.conversation import Conversation
 from reverie.cli.terminal.footer import footer_lines, footer_parts, thousands
+from reverie.cli.terminal.options import Options
 from reverie.cli.terminal.screen import open_history
 from reverie.cli.terminal.sessions import earlier_sessions, named_session, newest_session
 from reverie.cli.terminal.shell import as_attachment, run_shell
 from reverie.conversation.entries import encode_entry
 from reverie.conversation.tokens.accounting import LOCAL_COMMAND_TAG
 from reverie.errors import SessionNotFound
+from reverie.events import Event, QueryEnded, ReplyObserved
 from reverie.runtime.agent.status import Status
 from reverie.runtime.places.projects import log_key, project_slug
-from reverie.settings import load_settings
+from reverie.settings import Settings, load_settings
 
 PLAIN = Paint(colour=False)
 
@@ -289,3 +297,27 @@ def test_a_session_is_named_by_the_beginning_of_its_name(home: Path, tmp_path: P
     for wrong in ("al", "gamma"):
         with pytest.raises(SessionNotFound, match="reverie sessions"):
             named_session(settings, tmp_path, wrong)
+
+
+def test_the_warning_of_a_full_window_comes_once_a_query_and_again_after_one_that_ended_below(
+    home: Path, tmp_path: Path
+) -> None:
+    notes: list[str] = []
+    with create_pipe_input() as pipe, create_app_session(input=pipe, output=DummyOutput()):
+        chat: Any = Conversation(Options(cwd=tmp_path), Settings(home), colour=False)
+        chat.transcript.note = lambda text, style: notes.append(text)
+
+        def after(event: Event, level: str) -> int:
+            chat.agent = SimpleNamespace(
+                status=lambda: SimpleNamespace(level=level, window_percent=66, to_compaction=2_000), unseen_agents=()
+            )
+            chat._on_event(event)
+            return sum("66% full" in note for note in notes)
+
+        ended = QueryEnded("s", "completed", "", 1)
+        levels = ("fine", "warning", "fine", "warning")
+        assert [after(ReplyObserved("s", "m", "claude", {}), level) for level in levels] == [0, 1, 1, 1]
+        assert after(ended, "warning") == 1
+        assert after(ReplyObserved("s", "m", "claude", {}), "warning") == 1  # it is still as full
+        assert after(ended, "fine") == 1
+        assert after(ReplyObserved("s", "m", "claude", {}), "warning") == 2

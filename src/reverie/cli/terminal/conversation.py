@@ -428,6 +428,7 @@ class Conversation:
             self.transcript.show(event)
             if isinstance(event, QueryEnded):
                 self._may_wake = event.end == "completed"
+                self._is_warned &= self.agent.status().level != "fine"
             elif isinstance(event, AgentEnded) and event.status != "killed":
                 self._may_wake = True
                 asyncio.get_running_loop().call_soon(self._wake)
@@ -443,17 +444,16 @@ class Conversation:
             self._apply(states.woken(self.state))
 
     def _warn_of_full_window(self) -> None:
-        """Write one line when the window reaches its warning threshold, again only after it was below."""
+        """Write one line when the window reaches its warning threshold, again only after a query ended below it."""
         status = self.agent.status()
-        is_near = status.level != "fine"
-        if is_near and not self._is_warned:
+        if status.level != "fine" and not self._is_warned:
+            self._is_warned = True
             left = f"; automatic compaction follows in {thousands(status.to_compaction)} tokens"
             self.transcript.note(
                 f"! the window is {status.window_percent}% full{left if status.to_compaction else ''} · /compact does "
                 "it now, /context lists its contents",
                 "warning",
             )
-        self._is_warned = is_near
 
     def _paste_image(self) -> None:
         """Save the image in the clipboard in the session's folder, and name it in the input."""
