@@ -284,3 +284,21 @@ def test_a_page_that_is_turned_on_a_low_screen_stands_in_the_question(tmp_path: 
             await asyncio.gather(task, return_exceptions=True)
 
     asyncio.run(main())
+
+
+def test_ctrl_o_opens_the_last_output_while_a_question_is_open_and_answers_nothing(tmp_path: Path) -> None:
+    async def main() -> None:
+        with person(tmp_path) as one:
+            opened: list[str] = []
+            one.screen.on_open = lambda: opened.append(one.shown())
+            task = await one.asked(one.approve(CALL))
+            one.press(Keys.ControlO)
+            assert len(opened) == 1
+            one.type("wait")
+            one.press(Keys.ControlO)
+            assert len(opened) == 2
+            assert (task.done(), one.screen.buffer.text) == (False, "wait")
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(main())

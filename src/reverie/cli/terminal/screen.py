@@ -146,11 +146,9 @@ class Screen:
         return [("class:busy", f"{spin} {doing}"), ("class:dim", f"  {seconds:.0f} s · Esc interrupts")]
 
     def _question(self) -> StyleAndTextTuples:
-        if self.choice is None:
-            return []
-        if (room := self._low_room()) is not None:
-            return [*self.choice.low_parts(self.buffer.text, self.size()[0], room)]
-        return [*self.choice.parts(self.buffer.text)]
+        if self.choice is None or (room := self._low_room()) is None:
+            return [*self.choice.parts(self.buffer.text)] if self.choice is not None else []
+        return [*self.choice.low_parts(self.buffer.text, self.size()[0], room)]
 
     def _low_room(self) -> int | None:
         """Return the rows for a question whose matter would be pushed off the screen by it; None if both fit."""
@@ -405,6 +403,7 @@ def _bind_choice(keys: KeyBindings, screen: Screen) -> None:
     bind(("down", "c-n"), ~has_completions, lambda choice, _: choice.move(1))
     bind(("tab",), ~typing, lambda choice, _: choice.move(1))
     bind(("enter",), ~typing, lambda choice, _: choice.accept())
+    bind(("c-o",), ~typing, lambda *_: screen.on_open())
     bind((Keys.Any,), ~typing, press)
 
 
