@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from reverie import Settings
-from reverie.cli.terminal.attached_files import attach_files, image_path, named_files, pasted_image
+from reverie.cli.terminal.attached_files import attach_files, image_path, missing_files, named_files, pasted_image
 from reverie.conversation.wire.validate import problems
 from reverie.models import ScriptedModel
 from reverie.runtime.agent.agent import Agent
@@ -44,6 +44,28 @@ def project(tmp_path: Path) -> Path:
 )
 def test_only_files_that_exist_are_named(project: Path, prompt: str, found: list[str]) -> None:
     assert named_files(prompt, project) == found
+
+
+@pytest.mark.parametrize(
+    ("prompt", "missing"),
+    [
+        ("see @nope.py please", ["nope.py"]),
+        ("see @src/nope.toml, @./nope.md and @nope.py, @nope.py!", ["src/nope.toml", "./nope.md", "nope.py"]),
+        ("see @app.py, (@app.py) and @app.py.", []),
+        (f"see @{'x' * 300}.py", [f"{'x' * 300}.py"]),
+        ("mail me@nope.py, ask @nobody or @first.last, install @types/node and @scope/name", []),
+        ("@pytest.fixture\n@app.route('/x.html')\n    @functools.cache\n@app.get('/a.json')\ndef f(): ...", []),
+        ("use foo@1.2, @v1.2.3, @latest, @media, {@link a.md} and @param path.py", []),
+    ],
+)
+def test_a_word_that_can_only_be_a_file_and_is_none_is_named(project: Path, prompt: str, missing: list[str]) -> None:
+    assert missing_files(prompt, project) == missing
+
+
+def test_the_lines_about_a_prompt_name_the_file_that_is_missing(home: Path, project: Path) -> None:
+    requests, lines = asked(home, project, "see @app.py and @nope.py please", ["Seen."])
+    assert lines == ["attached app.py", "nope.py does not exist"]
+    assert "does not exist" not in str(requests)
 
 
 def asked(home: Path, project: Path, prompt: str, replies: list[Any]) -> tuple[list[dict[str, Any]], list[str]]:

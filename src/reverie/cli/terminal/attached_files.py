@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 _MOST_FILES: Final = 20
 _NAMED: Final = re.compile(r"(?:^|(?<=\s))@((?:\\.|\S)+)")
 _END: Final = ".,;:!?)]}\"'"
+_FILE: Final = re.compile(
+    r"(?:~?/|\.{1,2}/)?[\w./-]*\w\.(?:py|md|txt|toml|json|ya?ml|csv|tsx?|jsx?|html|css|rs|png|jpe?g|pdf)"
+)
+"""A word that can only be meant as a file; another one may be a decorator, a person or a package."""
 _IMAGES: Final = (".png", ".jpg", ".jpeg", ".gif", ".webp")
 _CLIPBOARDS: Final = (
     ("wl-paste", "--no-newline", "--type", "image/png"),
@@ -38,11 +42,20 @@ def named_files(prompt: str, cwd: Path) -> list[str]:
     return list(found)[:_MOST_FILES]
 
 
+def missing_files(prompt: str, cwd: Path) -> list[str]:
+    """Return the words with ``@`` that name a file by its ending, and no file or folder that exists."""
+    words = dict.fromkeys(name.rstrip(_END) for name in _NAMED.findall(prompt))
+    names = [name for name in words if _FILE.fullmatch(name)]
+    return [name for name in names if not os.path.exists(os.path.join(cwd, os.path.expanduser(name)))][:_MOST_FILES]
+
+
 async def attach_files(agent: Agent, prompt: str, note: Callable[[str, bool], None]) -> None:
-    """Attach the files that a prompt names; report each with a line, and whether it is a problem."""
+    """Attach the files that a prompt names; report each, also a missing one, by a line, and whether it is a problem."""
     for path in named_files(prompt, agent.cwd):
         problem = await agent.attach_file(path)
         note(f"{path} was not attached: {problem}" if problem else f"attached {path}", bool(problem))
+    for path in missing_files(prompt, agent.cwd):
+        note(f"{path} does not exist", True)
 
 
 def attachment(path: str) -> str:
