@@ -32,7 +32,7 @@ class Option:
     lasts: bool = False
     """Whether the answer also holds for later calls; its key only marks it, and Enter chooses it."""
     on_enter: str = "Enter confirms"
-    """The line that says what Enter does after the key of an answer that lasts."""
+    """The hint about Enter that the key of an answer that lasts brings."""
     takes_words: bool = False
     """Whether a text that is typed at the question, and Enter, are this answer."""
     short: str = ""
@@ -185,7 +185,7 @@ class Choice:
     def low_parts(self, text: str, columns: int, room: int) -> list[Part]:
         """Return the question for a screen without room for ``parts`` below its matter: so many rows, and both in them.
 
-        The matter and the keys stay longest; what does not fit of the matter stands above, and its rows are counted.
+        The matter and the keys stay longest; a line counts the rows of the matter that scrolled off the screen.
         """
         head, page = self.matter() if self.matter is not None else ((), ())
         first = [row for line in head[:1] for row in rows_of(line, columns)]

@@ -403,7 +403,7 @@ def _bind_choice(keys: KeyBindings, screen: Screen) -> None:
     bind(("down", "c-n"), ~has_completions, lambda choice, _: choice.move(1))
     bind(("tab",), ~typing, lambda choice, _: choice.move(1))
     bind(("enter",), ~typing, lambda choice, _: choice.accept())
-    bind(("c-o",), ~typing, lambda *_: screen.on_open())
+    bind(("c-o",), ~typing, lambda choice, event: screen.on_open())
     bind((Keys.Any,), ~typing, press)
 
 
