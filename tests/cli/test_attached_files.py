@@ -59,6 +59,8 @@ def test_only_files_that_exist_are_named(project: Path, prompt: str, found: list
     ],
 )
 def test_a_word_that_can_only_be_a_file_and_is_none_is_named(project: Path, prompt: str, missing: list[str]) -> None:
+    (project / "notes.md").touch()
+    (project / "pyproject.toml").touch()
     assert missing_files(prompt, project) == missing
 
 

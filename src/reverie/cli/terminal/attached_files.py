@@ -17,10 +17,7 @@ if TYPE_CHECKING:
 _MOST_FILES: Final = 20
 _NAMED: Final = re.compile(r"(?:^|(?<=\s))@((?:\\.|\S)+)")
 _END: Final = ".,;:!?)]}\"'"
-_FILE: Final = re.compile(
-    r"(?:~?/|\.{1,2}/)?[\w./-]*\w\.(?:py|md|txt|toml|json|ya?ml|csv|tsx?|jsx?|html|css|rs|png|jpe?g|pdf)"
-)
-"""A word that can only be meant as a file; another one may be a decorator, a person or a package."""
+_FILE: Final = re.compile(r"(?:~?/|\.{1,2}/)?[\w./-]*\w(\.\w+)")
 _IMAGES: Final = (".png", ".jpg", ".jpeg", ".gif", ".webp")
 _CLIPBOARDS: Final = (
     ("wl-paste", "--no-newline", "--type", "image/png"),
@@ -43,10 +40,18 @@ def named_files(prompt: str, cwd: Path) -> list[str]:
 
 
 def missing_files(prompt: str, cwd: Path) -> list[str]:
-    """Return the words with ``@`` that name a file by its ending, and no file or folder that exists."""
+    """Return the words with ``@`` that name a file by its ending, and no file or folder that exists.
+
+    The ending is one that Python knows or that another file of the folder has; else the word may be a decorator, a
+    person or a package.
+    """
+    from mimetypes import MimeTypes
+
     words = dict.fromkeys(name.rstrip(_END) for name in _NAMED.findall(prompt))
-    names = [name for name in words if _FILE.fullmatch(name)]
-    return [name for name in names if not os.path.exists(os.path.join(cwd, os.path.expanduser(name)))][:_MOST_FILES]
+    endings = {name: found.group(1) for name in words if (found := _FILE.fullmatch(name))}
+    gone = [name for name in endings if not os.path.exists(os.path.join(cwd, os.path.expanduser(name)))]
+    known = MimeTypes().types_map[True].keys() | {Path(name).suffix for name in (os.listdir(cwd) if gone else ())}
+    return [name for name in gone if endings[name] in known][:_MOST_FILES]
 
 
 async def attach_files(agent: Agent, prompt: str, note: Callable[[str, bool], None]) -> None:
