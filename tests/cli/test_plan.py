@@ -51,7 +51,7 @@ class Shown:
         self.lines.append(text)
 
     async def choose(
-        self, title: str, options: Sequence[Option], more: Callable[[bool], str] | None = None
+        self, title: str, options: Sequence[Option], more: Callable[[bool], str] | None = None, *_: Any
     ) -> str | None:
         self.options = [one.key for one in options]
         if more is not None:

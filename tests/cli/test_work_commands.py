@@ -184,19 +184,6 @@ def test_without_rules_permissions_says_how_to_add_one(home: Path, project: Path
     assert "/permissions allow Bash(make:*) allows" in said_by(home, project, "/permissions")[0]
 
 
-def test_the_window_is_warned_about_once_until_it_is_below_the_threshold_again() -> None:
-    shown: list[str] = []
-    chat: Any = Conversation.__new__(Conversation)
-    chat.transcript = Transcript(shown.extend, paint=Paint(colour=False), cwd=Path(), size=lambda: (200, 50))
-    chat._is_warned = False
-    for level in ("fine", "warning", "error", "fine", "warning"):
-        status = SimpleNamespace(level=level, window_percent=81, to_compaction=12_000)
-        chat.agent = SimpleNamespace(status=lambda status=status: status)
-        chat._warn_of_full_window()
-    line = "! the window is 81% full; automatic compaction follows in 12k tokens · /compact does it now, /context lists"
-    assert [one.startswith(line) for one in shown] == [True, True]
-
-
 def test_a_rule_by_prefix_is_added_for_the_session_or_the_project_and_dropped(home: Path, project: Path) -> None:
     shown, _ = said_by(
         home,
@@ -232,7 +219,8 @@ def test_results_of_agents_start_a_query_unless_the_last_one_was_interrupted() -
         chat: Any = Conversation.__new__(Conversation)
         chat.transcript = Transcript(lambda lines: None, paint=Paint(colour=False), cwd=Path(), size=lambda: (80, 24))
         chat.screen = SimpleNamespace(app=SimpleNamespace(invalidate=lambda: None))
-        chat.agent = SimpleNamespace(unseen_agents=["general-1"])
+        chat.agent = SimpleNamespace(unseen_agents=["general-1"], status=lambda: SimpleNamespace(level="fine"))
+        chat._is_warned = False
         chat.state, chat._is_open, chat._may_wake = state or State("idle"), True, False
         done: list[str] = []
         chat._carry_out = lambda effect: done.append(effect.act)
