@@ -44,6 +44,7 @@ def copy_stored(
     finishes an interrupted one. Keys that it ``skips`` are left out.
     """
     report, total = MoveReport(), 0
+    target.holder("move")  # raises if the target cannot be used, also if there is nothing to copy
     stamps = sorted((one for top in SHARED for one in source.stamps(top)), key=lambda one: (one.changed_ns, one.key))
     for key in track([one.key for one in stamps if not skips(one.key)]):
         try:
