@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +17,7 @@ from reverie.conversation.view import View
 from reverie.conversation.wire.blocks import as_blocks
 from reverie.importers import read_session
 from reverie.importers.import_result import ImportedSession
-from reverie.replay.compare import recordings_in
+from reverie.replay.compare import compare, recordings_in
 from reverie.replay.policies import AppendOnlyPolicy
 from reverie.replay.recording import recording_of
 from reverie.replay.run import replay_recording
@@ -31,6 +34,10 @@ def usage(read: int = 0, written: int = 0, uncached: int = 0, output: int = 5) -
         "cache_read_input_tokens": read,
         "output_tokens": output,
     }
+
+
+def input_of(bill: dict[str, int]) -> int:
+    return bill["input_tokens"] + bill["cache_creation_input_tokens"] + bill["cache_read_input_tokens"]
 
 
 @pytest.mark.requirement("B1")
@@ -63,8 +70,11 @@ def test_the_lost_past_of_a_recording_that_starts_in_the_middle_is_no_system_pro
     script.user("and now")
     script.reply(text("there"), usage=usage(read=11_000, written=1_000) if is_cut else usage(read=100_000), id="b")
     recording = recording_of(imported(script), "file")
-    if not is_cut:  # nothing shows that the past was not a system prompt
+    if not is_cut:  # nothing shows that the past was not a system prompt, and the report says so
         assert sum(recording.prefix) > 99_000
+        assert recording.lost is None
+        notes = compare([recording], policies=("append-only",)).skipped
+        assert any("sent more than 60,000 tokens before the first recorded message" in note for note in notes)
         return
     assert 11_000 < sum(recording.prefix) < 12_000
     lost = [entry.message for entry in recording.steps[0].entries if entry.body.get("type") == "unrecorded"]
@@ -75,6 +85,56 @@ def test_the_lost_past_of_a_recording_that_starts_in_the_middle_is_no_system_pro
     assert prices is not None
     outcome = replay_recording(recording, AppendOnlyPolicy(), prices, model="claude-opus-5")
     assert 85_000 < outcome.points[0].read <= 90_000  # the cache had the past
+
+
+@pytest.mark.requirement("B1")
+@pytest.mark.parametrize("share", [0.3, 0.5, 0.7])
+@pytest.mark.parametrize("is_cold", [True, False])
+def test_the_past_of_a_session_without_its_first_lines_is_no_system_prompt(tmp_path: Path, share: float, is_cold: bool):
+    """Without a compaction the missing parent tells that there is a past, and a read after a pause what it is not."""
+    rows = [json.loads(line) for line in as_claude_code_jsonl(coding_session(3, 120_000, compact_at=None)).splitlines()]
+    late = rows[int(len(rows) * share) :]
+    replies = [row for row in late if row["type"] == "assistant"]
+    pause = replies[-1]["message"]["id"]
+    for row in late:
+        bill = row.get("message", {}).get("usage", {})
+        if bill and bill["cache_read_input_tokens"] < 20_000:  # pauses of the generated session, with nothing in common
+            bill |= {"cache_read_input_tokens": 0, "cache_creation_input_tokens": input_of(bill)}
+        if is_cold and row.get("message", {}).get("id") == pause:
+            bill |= {"cache_read_input_tokens": 12_000, "cache_creation_input_tokens": input_of(bill) - 12_000}
+    for row in reversed(late):
+        if is_cold and "timestamp" in row:
+            row["timestamp"] = (datetime.fromisoformat(row["timestamp"]) + timedelta(minutes=10)).isoformat()
+        if row["type"] == "user":
+            break
+    file = tmp_path / "late.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in late))
+    (recording,), _ = recordings_in([file])
+    assert sum(recording.prefix) == (12_000 if is_cold else 20_000)
+    first = input_of(replies[0]["message"]["usage"])
+    assert recording.lost is not None
+    assert 0.6 * first < sum(recording.prefix) + recording.lost <= first
+    report = compare([recording], policies=("recorded", "append-only", "balanced"))
+    assert report.simulator is not None
+    assert abs(report.simulator.cost_ratio - 1) < 0.05
+    assert any("begins in the middle" in note and "late.jsonl" in note for note in report.skipped)
+
+
+def test_a_session_begins_late_if_its_parent_or_its_call_is_missing(tmp_path: Path):
+    rows = [json.loads(line) for line in as_claude_code_jsonl(coding_session(3, 30_000)).splitlines()]
+    file = tmp_path / "one.jsonl"
+
+    def begins_late(kept: list[dict[str, Any]]) -> bool:
+        file.write_text("".join(json.dumps(row) + "\n" for row in kept))
+        return read_session(file)[0].begins_late
+
+    assert not begins_late(rows)
+    starts = [at for at, row in enumerate(rows) if row["type"] in ("user", "assistant")]
+    assert all(begins_late(rows[at:]) for at in starts[1:])
+    answer = next(at for at in starts if "tool_result" in json.dumps(rows[at]))
+    assert begins_late([{**rows[answer], "parentUuid": None}, *rows[answer + 1 :]])
+    first = rows[starts[0]]
+    assert not begins_late([{**first, "parentUuid": None}, *rows[starts[0] + 1 :]])
 
 
 @pytest.mark.requirement("B1")

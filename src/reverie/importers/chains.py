@@ -6,7 +6,7 @@ its result. A plain walk from the newest leaf finds one of several parallel resu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Final
 
 from ..values import record
@@ -38,6 +38,11 @@ class Branch:
     kept: list[Node]
     abandoned: list[Node]
     bridged: list[Node]
+
+    def lacks_root(self, in_file: Container[str]) -> bool:
+        """Say whether the first line names a parent that is not in the file."""
+        parent = self.kept[0].parent if self.kept else None
+        return bool(parent) and parent != STRAY and parent not in in_file
 
 
 def newest_branch(nodes: Sequence[Node]) -> Branch:

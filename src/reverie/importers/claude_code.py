@@ -58,6 +58,7 @@ def read(source: RecordSource) -> list[ImportedSession]:
     """Return a list of sessions: the main conversation, then other sessions and side chains in the same file."""
     lines, first = _lines(source)
     requests = claude_requests.requests_in(source.rows)
+    in_file = {line.node.uuid for line in lines}
     out: list[ImportedSession] = []
     groups: dict[str, list[TranscriptLine]] = {}
     for line in lines:
@@ -71,12 +72,12 @@ def read(source: RecordSource) -> list[ImportedSession]:
         if len(out) + 1 >= _MOST_SESSIONS or not any(line.node.speaks for line in others):
             others = []
         left = {line.node.uuid for line in others}
-        out.append(_session(source, main, branch, requests, first if not out else None, left))
+        out.append(_session(source, main, branch, requests, first if not out else None, left, in_file))
         main = others
     for side, group in groups.items():
         branch = newest_branch([line.node for line in group])
         if branch.kept:
-            out.append(_session(source, group, branch, requests, first if not out else None, set(), side))
+            out.append(_session(source, group, branch, requests, first if not out else None, set(), in_file, side))
     if not out:
         first.session_id = first.session_id or source.stem
         out.append(first.done(source.damage))
@@ -156,6 +157,7 @@ def _session(
     requests: claude_requests.RecordedRequests,
     first: SessionDraft | None,
     left: set[str],
+    in_file: set[str],
     side: str = "",
 ) -> ImportedSession:
     by_uuid = {line.node.uuid: line for line in lines}
@@ -171,6 +173,7 @@ def _session(
             draft.abandon(node.uuid)
     for _ in branch.bridged:
         draft.skip("lost parent (joined to the message before it)")
+    draft.begins_late = branch.lacks_root(in_file)
     summaries = _summaries(kept)
     taken = {summary.node.uuid for summary in summaries.values() if summary is not None}
     for line in kept:

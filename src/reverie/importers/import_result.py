@@ -6,6 +6,7 @@ import re
 import uuid
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from typing import Any, Final, cast
 
 from ..cache.usage import Usage
@@ -80,6 +81,8 @@ class ImportedSession:
     """By the name of a file that the program stored beside the recording: the call whose whole result it holds."""
     abandoned: frozenset[str] = frozenset()
     """The ids of messages in the file that the program went back from; they are no entries."""
+    begins_late: bool = False
+    """Whether the file lacks the beginning: a message before the first, or the call that the first results answer."""
 
     @property
     def messages(self) -> tuple[Entry, ...]:
@@ -106,6 +109,7 @@ class SessionDraft:
         self.bill: RecordedBill | None = None
         self.stored_results: dict[str, str] = {}
         self.abandoned: set[str] = set()
+        self.begins_late = False
         self.entries: list[Entry] = []
         self.last_message: str | None = None
         self._meta = str(uuid.uuid5(_NAMESPACE, f"{self.session_id}:meta"))
@@ -218,6 +222,7 @@ class SessionDraft:
             self.bill,
             self.stored_results,
             frozenset(self.abandoned),
+            self.begins_late or _answers_unseen_calls(self.entries),
         )
 
     def _derived(self, kind: str, time: str, body: Record) -> str:
@@ -271,6 +276,13 @@ def _typed(block: Record) -> bool:
     if kind == "tool_result":
         return isinstance(block.get("tool_use_id"), str)
     return isinstance(kind, str)
+
+
+def _answers_unseen_calls(entries: Sequence[Entry]) -> bool:
+    """Say whether a result comes before the first reply."""
+    before = takewhile(lambda entry: entry.kind != ASSISTANT, entries)
+    contents = (object_of(entry.body.get("message")).get("content") for entry in before)
+    return any(object_of(block).get("type") == "tool_result" for content in contents for block in as_list(content))
 
 
 def _title_of(entries: Sequence[Entry]) -> str:

@@ -41,6 +41,7 @@ def read(source: RecordSource) -> list[ImportedSession]:
             draft.skip("repeated line" if uuid else "message without an id")
     nodes = [_node(uuid, row) for uuid, row in rows.items()]
     branch = newest_branch(nodes)
+    draft.begins_late = branch.lacks_root(rows)
     for node in branch.abandoned:
         draft.abandon(node.uuid)
     for node in branch.kept:

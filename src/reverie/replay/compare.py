@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copyreg
 import gc
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from types import MappingProxyType
@@ -33,7 +33,7 @@ from .policies import (
     ReveriePolicy,
     SlidingWindowPolicy,
 )
-from .recording import RecordedRequest, Recording, SharedWork, joined, recording_of
+from .recording import USUAL_PREFIX, RecordedRequest, Recording, SharedWork, joined, recording_of
 from .run import billed_outcome, replay_recording
 
 Progress = Callable[[str], None]
@@ -59,6 +59,7 @@ BRIEF: Final = ("recorded", "append-only", "faithful", "balanced", "thrifty")
 """The policies for all sessions of a machine."""
 NAMES: Final = (*SHOWN, "reverie")
 """All policies that can be named."""
+_MUCH_PREFIX: Final = 3 * USUAL_PREFIX
 _LEAST_WORK: Final = 4_000
 """The requests to replay from which on several processes share the work."""
 _COLLECT_AFTER: Final = 100_000
@@ -167,8 +168,8 @@ def compare(
     for recording in recordings:
         named = model or recording.model
         setup = _ReplaySetup(named, _prices(named, recording, notes), settings, ttl, recording.shared)
-        if "recorded" in policies and not recording.billed:
-            notes.setdefault("no billed usage", []).append(recording.name)
+        for reason in _assumed(recording, policies):
+            notes.setdefault(reason, []).append(recording.name)
         wanted = [name for name in policies if name != "recorded" or recording.billed]
         whole = joined(recording)
         jobs += [_Job(recording if name == "recorded" else whole, name, setup, check) for name in wanted]
@@ -247,6 +248,19 @@ def _replayed(jobs: Sequence[_Job], cores: int) -> Iterable[tuple[ReplayOutcome,
     each = len(jobs) // len({job.recording.name for job in jobs})
     with ProcessPoolExecutor(cores, initializer=gc.set_threshold, initargs=(_COLLECT_AFTER,)) as pool:
         yield from pool.map(_run, jobs, chunksize=max(1, min(each, len(jobs) // cores)))
+
+
+def _assumed(recording: Recording, policies: Sequence[str]) -> Iterator[str]:
+    """Yield what a reader of the report should know about the bill of a recording."""
+    if "recorded" in policies and not recording.billed:
+        yield "no billed usage"
+    if recording.lost:
+        yield "begins in the middle; what the first request sent before counts as conversation that is not recorded"
+    elif recording.lost is None and recording.billed and sum(recording.prefix) > _MUCH_PREFIX:
+        yield (
+            f"sent more than {_MUCH_PREFIX:,} tokens before the first recorded message, which count as system prompt "
+            "and tools; if it begins in the middle, compactions save more than is shown"
+        )
 
 
 def _note(reason: str, where: list[str]) -> str:

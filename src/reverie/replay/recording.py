@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from typing import Final, cast
 
+from ..cache.breakpoints import LIFETIMES
 from ..cache.simulator import SimBlock
 from ..cache.usage import Usage, reply_tokens, reported_usage, usage_of
 from ..conversation.authorship import Utterance
@@ -32,6 +34,8 @@ UNRECORDED: Final = "unrecorded"
 _MESSAGES: Final = (USER, ASSISTANT, ATTACHMENT)
 _SPACES: Final = 1_000
 _REMOVED: Final = 2_000  # fewer missing tokens do not count as removed
+USUAL_PREFIX: Final = 20_000
+"""The tokens of a system prompt and its tools in a recording that begins late and does not show them."""
 
 
 class SharedWork:
@@ -153,6 +157,8 @@ class Recording:
     shared: SharedWork = field(default_factory=SharedWork)
     bill: RecordedBill | None = None
     """The program's own total, and the usage of calls that the recording does not hold."""
+    lost: int | None = None
+    """The tokens of the conversation before the recording, if it begins late and has a bill."""
 
 
 def recording_of(imported: ImportedSession, name: str) -> Recording:
@@ -165,8 +171,11 @@ def recording_of(imported: ImportedSession, name: str) -> Recording:
     billed = bool(steps) and all(step.billed is not None for step in steps)
     sizes = BlockSizes()
     prefix = (estimate_request([], system=imported.system, tools=imported.tools),)
+    lost = None
     if billed:
-        steps, prefix = _sized(steps, sizes)
+        usual = prefix[0] if imported.system else USUAL_PREFIX
+        steps, prefix, past = _sized(steps, sizes, usual if imported.begins_late else None)
+        lost = past if imported.begins_late else None
     model = next((step.model for step in steps if step.model), imported.model)
     return Recording(
         name,
@@ -180,6 +189,7 @@ def recording_of(imported: ImportedSession, name: str) -> Recording:
         timed,
         billed,
         bill=imported.bill,
+        lost=lost,
     )
 
 
@@ -244,16 +254,24 @@ def _blocks(entry: Entry) -> list[Block]:
     return as_blocks(entry.message) if entry.message is not None and entry.kind in _MESSAGES else []
 
 
-def _sized(steps: list[RecordedRequest], sizes: BlockSizes) -> tuple[list[RecordedRequest], tuple[int, ...]]:
-    """Set block sizes by the bill; return the requests and the pieces of the prefix in tokens.
+def _sized(
+    steps: list[RecordedRequest], sizes: BlockSizes, usual: int | None
+) -> tuple[list[RecordedRequest], tuple[int, ...], int]:
+    """Set block sizes by the bill; return the requests, the pieces of the prefix, and the lost past in tokens.
 
-    Content that was billed but not recorded is added to the requests as attachments.
+    Content that was billed but not recorded is added to the requests as attachments. What the first request sent before
+    the recorded messages is a system prompt with tools. In a recording that begins late most of it is a lost past, and
+    ``usual`` is the size of the system prompt if the bill shows none.
     """
     first = steps[0].billed
     assert first is not None
     opening = sum(estimate_block(block) for entry in steps[0].entries for block in _blocks(entry))
-    base = max(0, min(max(first.input - opening, min(first.read, first.input)), *_after_cuts(steps), first.input))
-    view, total, out = View(), base, list[RecordedRequest]()
+    base = min(max(first.input - opening, min(first.read, first.input)), first.input)
+    shown = [*_after_cuts(steps)]
+    if usual is not None and not shown:
+        shown = [*_cold_reads(steps, base)] or [usual]
+    base = max(0, min([base, *shown]))
+    view, total, out, lost = View(), base, list[RecordedRequest](), 0
     for step in steps:
         assert step.billed is not None
         before, cuts = view, view.facts.compactions
@@ -269,15 +287,17 @@ def _sized(steps: list[RecordedRequest], sizes: BlockSizes) -> tuple[list[Record
         total = step.billed.input
         unseen = max(0, grown - spread)
         past = 0 if out else min(unseen, max(0, step.billed.read - base))  # what the cache had before the recording
-        before_it = (_unseen(step, past, sizes, is_past=True),) if past else ()
-        after_it = (_unseen(step, unseen - past, sizes),) if unseen - past else ()
+        before_it = (_unseen(step, past, sizes, "-past", is_long=True),) if past else ()
+        is_lost = usual is not None and not out
+        lost += unseen if is_lost else 0
+        after_it = (_unseen(step, unseen - past, sizes, is_long=is_lost),) if unseen - past else ()
         view = view.fold_all(after_it)
         entries = (*before_it, *step.entries, *after_it)
         out.append(replace(step, entries=entries, removed=removed))
     factors = [block for step in out for entry in step.entries for block in _blocks(entry)]
     raw = sum(estimate_block(block) for block in factors) or 1
     sizes.factor = min(_MOST, max(_LEAST, sum(sizes.of(block) for block in factors) / raw))
-    return out, _pieces(out, base)
+    return out, _pieces(out, base), lost
 
 
 def _after_cuts(steps: list[RecordedRequest]) -> Iterator[int]:
@@ -295,6 +315,16 @@ def _after_cuts(steps: list[RecordedRequest]) -> Iterator[int]:
             yield step.billed.input - sum(estimate_block(block) for block in shown)
 
 
+def _cold_reads(steps: list[RecordedRequest], most: int) -> Iterator[int]:
+    """Yield what requests read after a pause, less than so many tokens: a system prompt that other sessions share."""
+    first = steps[0].billed
+    if first is not None and 0 < first.read < first.input / 2:  # the pause was before it
+        yield first.read
+    for before, step in pairwise(steps):
+        if step.billed is not None and step.at - before.at >= LIFETIMES["5m"] and 0 < step.billed.read < most:
+            yield step.billed.read
+
+
 def _spread(blocks: Iterable[Block], grown: int, sizes: BlockSizes) -> int:
     """Set the size of each block to its share of the billed tokens, within bounds, and return the sum."""
     estimates = [(block, estimate_block(block)) for block in blocks]
@@ -310,17 +340,23 @@ def _spread(blocks: Iterable[Block], grown: int, sizes: BlockSizes) -> int:
     return given
 
 
-def _unseen(step: RecordedRequest, tokens: int, sizes: BlockSizes, *, is_past: bool = False) -> Entry:
+def _unseen(step: RecordedRequest, tokens: int, sizes: BlockSizes, end: str = "", *, is_long: bool = False) -> Entry:
     """Return an attachment of the given size for content that was sent and is not recorded."""
     text = f"[not recorded: {tokens} tokens, request {step.number}]"
-    if is_past:  # as long as its size says, or policies would take it for a system prompt
+    if is_long:  # as long as its size says, or policies would take it for a system prompt
         text += " " * (tokens * _SPACES // estimate_text(" " * _SPACES))
     block: Block = {"type": "text", "text": text}
     sizes.set(block, tokens)
     last = step.entries[-1] if step.entries else None
     body = {"type": UNRECORDED, "message": {"role": USER, "content": [block]}}
-    uuid = f"unrecorded-{step.number}{'-past' if is_past else ''}"
-    return Entry(uuid, last.uuid if last else None, last.time if last else iso(step.at), "replay", ATTACHMENT, body)
+    return Entry(
+        f"unrecorded-{step.number}{end}",
+        last.uuid if last else None,
+        last.time if last else iso(step.at),
+        "replay",
+        ATTACHMENT,
+        body,
+    )
 
 
 def _pieces(steps: list[RecordedRequest], base: int) -> tuple[int, ...]:
