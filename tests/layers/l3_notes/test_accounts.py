@@ -137,11 +137,39 @@ def test_a_sentence_that_opens_as_those_before_most_calls_do_is_no_news() -> Non
         script.result(f"t{at}", "nothing")
     script.reply(text("The crane stops because of its records."))
     script.user("go on")
-    told = accounts(script)[0]
+    told = accounts(script, 70)[0]
     assert all(f"The list of {place} has" in told for place in places)
     assert "Let me look" not in told
+    assert "Let me look closely at the harbour office again." in accounts(script)[0]  # there is room for all
     del script.entries[7:]  # only two calls: no opening is a formula yet
-    assert "Let me look" in accounts(script)[0]
+    assert "Let me look" in accounts(script, 45)[0]
+
+
+def test_what_repeats_the_most_telling_sentences_gets_the_room_that_they_leave() -> None:
+    script = asked_to("Find out why the crane stops")
+    script.reply(text("The crane stops because the old winch of the northern quay is worn."))
+    script.user("Please look at the ferry and at all of its opening times in winter as well")
+    script.reply(text("The old winch is worn because the crane of the quay was moved."))
+    script.reply(call("t1", "Edit", file_path="/r/crane.md", old_string="a", new_string="b"))
+    script.result("t1", "done")
+    script.reply(text("Let me rewrite the record of the crane so that the quay has both:"))
+    script.reply(call("t2", "Edit", file_path="/r/crane.md", old_string="b", new_string="c"))
+    script.result("t2", "done")
+    script.reply(text("Done."))
+    short, whole = ("\n".join(accounts(script, tokens)) for tokens in (40, 400))
+    assert "The crane stops because" in short
+    assert ("was moved" in short, "has both" in short) == (False, False)
+    assert ("was moved" in whole, "has both:" in whole) == (True, True)
+
+
+def test_a_call_that_was_not_made_did_not_fail() -> None:
+    script = asked_to("Make the tests of the store pass")
+    script.reply(call("t1", "Bash", command="make build"), call("t2", "Bash", command="make lint"))
+    script.result("t1", "<tool_use_error>Sibling tool call errored</tool_use_error>", is_error=True)
+    script.result("t2", "store.py:4:1: E1 unused", is_error=True)
+    (account,) = accounts(script)
+    assert "make build" not in account
+    assert "`make lint`: failed" in account
 
 
 def test_the_place_of_a_compiler_error_is_kept() -> None:
@@ -273,7 +301,7 @@ def test_an_exit_code_of_0_is_a_success_whatever_the_last_line_says() -> None:
         script.reply(call(f"t{at}", "Bash", command=f"make show{at}"))
         script.result(f"t{at}", f"<returncode>{code}</returncode>\n<output>\nValueError: closed store\n</output>")
     (account,) = accounts(script)
-    assert "make show0" not in account
+    assert "agent ran `make show0`: ok" in account
     assert "`make show1`: failed: ValueError: closed store" in account
 
 

@@ -26,6 +26,7 @@ _SENTENCE_CHARS: Final = 400  # about four lines; one long sentence must not tak
 _LEAST_CHARS: Final = 24  # a shorter text is a heading or "Done."
 _LEAST_WORDS: Final = 4  # a text of fewer different words states nothing
 _LEAST_TOKENS: Final = 12  # the shortest sentence worth a place; with less room the search ends
+_LEAST_RANK: Final = 5  # of lines about the work: a command that ran once and succeeded
 _RUNS: Final = 12  # of one request, so that a long test loop does not push out other requests
 _SHORT_WORDS: Final = 8  # a message of at most so many words may answer a question
 _PICKING_WORDS: Final = 40  # a message of at most so many words may pick items of a list
@@ -33,6 +34,7 @@ _QUESTION_TOKENS: Final = 160  # two long questions, or a list of choices
 _ANNOUNCED_SHARE: Final = 0.1  # of the sentences before calls; an opening that is as frequent is a formula
 _LEAST_ANNOUNCED: Final = 3
 _WORKING_WEIGHT: Final = 0.5  # of words between calls; the last reply tells the result
+_ANNOUNCING_WEIGHT: Final = 0.25
 _SPLIT: Final = re.compile(r"(?<=[.!?])(?<!\d\.)[\"')\]*`]*\s+(?=[\"'(\[*`]*[A-Z0-9])")
 _FENCE: Final = re.compile(r"^```.*?^```[^\n]*$", re.DOTALL | re.MULTILINE)
 _MARKS: Final = re.compile(r"\s*(?:#+ |[-*+] |\|[\s|:-]*\|?\s*\Z)")
@@ -100,8 +102,9 @@ def account_lines(
                     yield 3, step.at, f"agent edited {_changes(edits, names)}"
             case "run":
                 runs += 1
-                if runs <= _RUNS and step.at not in failed and (step.outcome != "ok" or step.command in again):
-                    yield 4, step.at, f"agent ran `{one_line(step.text, 120)}`: {step.outcome}"
+                if runs <= _RUNS and step.at not in failed:
+                    rank = 4 if step.outcome != "ok" or step.command in again else _LEAST_RANK
+                    yield rank, step.at, f"agent ran `{one_line(step.text, 120)}`: {step.outcome}"
 
 
 def failure_line(line: str, failure: Failure, names: Mapping[str, str]) -> str:
@@ -154,7 +157,7 @@ def _chosen_work(activity: Activity, tokens: int, visible: Container[str]) -> di
     end = _first_visible(activity, visible)
     chosen: dict[str, list[tuple[int, str]]] = {}
     left = tokens
-    for ranks in ((0, 1, 2), (3, 4)):  # a change that a chosen failure tells is not said again
+    for ranks in ((0, 1, 2), (3, 4), (_LEAST_RANK,)):  # a change that a chosen failure tells is not said again
         shown = "\n".join(line for lines in chosen.values() for _, line in lines)
         told = {line for line in activity.failures if line in shown}
         found = ((one, line) for one in asked for line in account_lines(activity, one, names, told))
@@ -185,24 +188,30 @@ def _spoken_lines(activity: Activity, tokens: int, visible: Container[str]) -> d
 
 
 def request_words(activity: Activity, tokens: int, visible: Container[str] = ()) -> dict[str, list[SpokenSentence]]:
-    """Return sentences of the agent by request: first those that a short answer needs, then the most telling."""
+    """Return sentences of the agent by request: first those that a short answer needs, then the most telling.
+
+    What repeats them, and what only announces a call, gets the room that they leave, the most telling first again.
+    """
     last = activity.last_reply
     replies = [reply for reply in activity.replies if reply.text != last and reply.uuid not in visible]
-    found = _without_announcements(
-        [one for reply in replies for one in _sentences_of(reply.request, reply.at, reply.text, reply.is_last)]
-    )
+    every = [one for reply in replies for one in _sentences_of(reply.request, reply.at, reply.text, reply.is_last)]
+    found = _without_announcements([one for one in every if one.weight >= _WORKING_WEIGHT])
     taken: dict[tuple[int, int], SpokenSentence] = {}
     left = tokens
     for one in _answered(activity, found):
         if one.tokens <= left:
             left -= one.tokens
             taken[one.at] = one
-    for one in _telling(found, left, taken.values(), [asked.text for asked in activity.requests]):
+    said = [asked.text for asked in activity.requests]
+    for one in _telling(found, left, taken.values(), said):
+        left -= one.tokens
         taken[one.at] = one
-    chosen: dict[str, list[SpokenSentence]] = {}
+    for one in _telling([one for one in every if one.at not in taken], left, (), said):
+        taken[one.at] = one
+    by_request: dict[str, list[SpokenSentence]] = {}
     for _, one in sorted(taken.items()):
-        chosen.setdefault(one.request, []).append(one)
-    return chosen
+        by_request.setdefault(one.request, []).append(one)
+    return by_request
 
 
 def _without_announcements(found: Sequence[SpokenSentence]) -> list[SpokenSentence]:
@@ -279,7 +288,10 @@ def _telling(
 
 @lru_cache(maxsize=1_024)
 def _sentences_of(request: str, at: int, text: str, is_last: bool) -> tuple[SpokenSentence, ...]:
-    """Return the sentences of a reply without code, headings and sentences that only announce the next one."""
+    """Return the sentences of a reply without code and headings, and without those that only announce the next one.
+
+    Between calls, a sentence that ends in a colon announces a call.
+    """
     found: list[SpokenSentence] = []
     for line in _FENCE.sub("", text).splitlines():
         if not line.strip() or _MARKS.fullmatch(line) or line.lstrip().startswith("#"):
@@ -287,12 +299,13 @@ def _sentences_of(request: str, at: int, text: str, is_last: bool) -> tuple[Spok
         for part in _SPLIT.split(line.strip()):
             plain = part.strip("*_ ")
             asks = plain.endswith("?")
-            if plain.endswith(":") or not (asks or len(plain) >= _LEAST_CHARS):
+            announces = plain.endswith(":")
+            if (announces and is_last) or not (asks or len(plain) >= _LEAST_CHARS):
                 continue
             terms = _terms(plain)
             if asks or len(terms) >= _LEAST_WORDS:
                 shown = one_line(part, _SENTENCE_CHARS)
-                weight = 1.0 if is_last else _WORKING_WEIGHT
+                weight = _ANNOUNCING_WEIGHT if announces else 1.0 if is_last else _WORKING_WEIGHT
                 found.append(SpokenSentence(request, (at, len(found)), shown, estimate_text(shown) + 1, terms, weight))
     return tuple(found)
 

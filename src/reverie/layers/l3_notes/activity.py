@@ -47,6 +47,7 @@ _SEEN_FILES: Final = 16  # texts of files that were read, to find the function a
 _SEEN_CHARS: Final = 60_000
 _TEXT: Final = 6_000
 _TELLING_WORDS: Final = 4  # words of an error line that explains itself
+_NOT_RUN: Final = "<tool_use_error>"  # with this Claude Code says that it did not make a call
 _MODULE: Final = re.compile(r"\S*\bpython[\d.]*(?: -[A-Za-z]+)*? -m ")
 _COMMIT: Final = re.compile(r"^\[[^\]\n]+ [0-9a-f]{7,}\].*", re.MULTILINE)
 
@@ -302,7 +303,7 @@ class Activity:
             self._touched(act)
         if act.what == "ask" and not outcome.failed and self.requests:
             self.requests[-1].add(WorkStep("decision", self.at, one_line(one.text, 600)))
-        if act.what == "run":
+        if act.what == "run" and not one.text.lstrip().startswith(_NOT_RUN):
             self._ran(command_key(act.command), act, outcome, one.text)
 
     def _touched(self, act: ToolEffect) -> None:

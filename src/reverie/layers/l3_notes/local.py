@@ -227,7 +227,7 @@ def _worklog(activity: Activity) -> Iterator[str]:
     """Yield one line per user request with the work that followed it, newest first."""
     names = short_paths(activity.files)
     for asked in reversed(activity.requests):
-        lines = sorted((at, line) for rank, at, line in account_lines(activity, asked, names) if rank > 1)
+        lines = sorted((at, line) for rank, at, line in account_lines(activity, asked, names) if 1 < rank < 5)
         done = "; ".join(line.removeprefix("agent ") for _, line in lines)
         work = f"{asked.calls} calls; {done}" if asked.calls else done
         yield f"- {one_line(asked.text, 90)}{f' => {one_line(work, 300)}' if work else ''}"
