@@ -145,6 +145,22 @@ def test_a_handle_opens_at_the_words_that_are_looked_for_with_call_result_and_ne
     assert "FAIL" not in reader.expand("e2")[:1_500]  # without the words it opens at the beginning
 
 
+def test_words_of_the_user_open_with_the_changes_that_followed_however_much_was_read_before(
+    storage: InMemoryStorage,
+) -> None:
+    script = Script()
+    asked = script.user("Mend the walrus gate")
+    for number in range(30):
+        script.reply(call(f"read{number}", "Read", file_path=f"/r/{number % 12}.py"))
+        script.result(f"read{number}", "walrus")
+    for number in range(2):
+        script.reply(call(f"mend{number}", "Edit", file_path="/r/gate.py", old_string="a", new_string="b"))
+        script.result(f"mend{number}", "done")
+    shown = back(script, storage).expand(asked, about="walrus").splitlines()
+    calls = [line.split(maxsplit=1)[1] for line in shown if " /r/" in line]
+    assert calls == [*(f"Read /r/{number}.py" for number in range(7)), "Edit /r/gate.py"]
+
+
 def test_a_stored_result_opens_at_the_words_in_the_file_and_not_in_its_preview(
     script: Script, storage: InMemoryStorage
 ) -> None:

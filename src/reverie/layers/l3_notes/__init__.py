@@ -33,8 +33,9 @@ if TYPE_CHECKING:
         skill_prompt,
         skill_skeleton,
     )
+    from .tool_effects import tool_effect
 
 
 __getattr__ = lazily_from(
-    __name__, "policy", "sections", "activity", "plan", "prompts", "rules", "accounts", "local", "skill"
+    __name__, "policy", "sections", "activity", "plan", "prompts", "rules", "accounts", "local", "skill", "tool_effects"
 )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from typing import Any, Final, Literal, cast
 
 import msgspec
@@ -25,6 +26,7 @@ from ....conversation.tokens.estimate import estimate_message
 from ....conversation.view import View
 from ....errors import InputError, StorageError
 from ....layers.l1_offload import RESULTS, read_stored, result_forms, text_of
+from ....layers.l3_notes import tool_effect
 from ....memories.recall.terms import excerpt, rarity, terms
 from ....ports import Storage
 from ....values import record, rows_of
@@ -60,7 +62,8 @@ EXPAND_TOOL: Final[dict[str, Any]] = {
 """The declaration of the tool that calls ``Session.expand``."""
 _MAX_FIRST_LINE_CHARS: Final = 100
 _ABOUT_CHARS: Final = 1_000
-_FOLLOWING_CALLS: Final = 6
+_FOLLOWING_CALLS: Final = 8
+_FOLLOWED: Final = 400
 _NEAR: Final = 20
 """The messages before and after one in which its calls and results are looked for."""
 _LEAST_START: Final = 8
@@ -322,14 +325,21 @@ def _taken(handle: str, before: Sequence[Entry], cut: Entry) -> StoredContent:
 
 
 def _following(entries: Sequence[Entry]) -> list[str]:
-    """Return the first calls after a message, one a line with its handle, up to the next words of the user."""
-    lines: list[str] = []
-    for entry in entries[:_NEAR]:
-        if own_words(entry):
-            break
-        calls = [block for block in rows_of(_content(entry)) if block.get("type") == "tool_use"]
-        lines += [f"{entry.uuid[:_LEAST_START]}  {call_line(call, _MAX_FIRST_LINE_CHARS)}" for call in calls]
-    return ["", "Then the agent called, each with its handle:", *lines[:_FOLLOWING_CALLS]] if lines else []
+    """Return the calls after a message up to the next words of the user, one a line with its first handle.
+
+    Of too many, changes of files come first, then the first calls.
+    """
+    lines: dict[str, str] = {}
+    changes: set[str] = set()
+    for entry in takewhile(lambda entry: not own_words(entry), entries[:_FOLLOWED]):
+        for call in (block for block in rows_of(_content(entry)) if block.get("type") == "tool_use"):
+            line = call_line(call, _MAX_FIRST_LINE_CHARS)
+            lines.setdefault(line, f"{entry.uuid[:_LEAST_START]}  {line}")
+            if tool_effect(str(call.get("name")), call.get("input")).what in ("edit", "write"):
+                changes.add(line)
+    chosen = set(sorted(lines, key=lambda line: line not in changes)[:_FOLLOWING_CALLS])
+    shown = [lines[line] for line in lines if line in chosen]
+    return ["", "Then the agent called, each with its handle:", *shown] if shown else []
 
 
 def _handle(entry: Entry) -> str:
