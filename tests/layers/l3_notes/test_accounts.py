@@ -162,6 +162,23 @@ def test_what_repeats_the_most_telling_sentences_gets_the_room_that_they_leave()
     assert ("was moved" in whole, "has both:" in whole) == (True, True)
 
 
+def test_a_mark_stands_where_sentences_are_left_out() -> None:
+    script = asked_to("Find out why the crane stops")
+    script.reply(
+        text(
+            "The crane stops because the old winch of the northern quay is worn. "
+            "So the old crane of the quay stops because its worn winch, the northern one, is old.\n"
+            "The ferry office has no spare parts in winter. Lamps of every harbour need other oil then."
+        )
+    )
+    script.user("Please look at the ferry and at all of its opening times in winter as well")
+    (short,) = accounts(script, 50)
+    assert "is worn. … The ferry office has no spare parts in winter. Lamps of" in short
+    (whole,) = accounts(script)
+    assert "is worn. So the old crane" in whole
+    assert "…" not in whole
+
+
 def test_a_call_that_was_not_made_did_not_fail() -> None:
     script = asked_to("Make the tests of the store pass")
     script.reply(call("t1", "Bash", command="make build"), call("t2", "Bash", command="make lint"))

@@ -26,7 +26,7 @@ _SENTENCE_CHARS: Final = 400  # about four lines; one long sentence must not tak
 _LEAST_CHARS: Final = 24  # a shorter text is a heading or "Done."
 _LEAST_WORDS: Final = 4  # a text of fewer different words states nothing
 _LEAST_TOKENS: Final = 12  # the shortest sentence worth a place; with less room the search ends
-_LEAST_RANK: Final = 5  # of lines about the work: a command that ran once and succeeded
+_RANKS: Final = ((0, 1, 2), (3, 4), (5,))  # of lines about the work; the last are commands that ran once and succeeded
 _RUNS: Final = 12  # of one request, so that a long test loop does not push out other requests
 _SHORT_WORDS: Final = 8  # a message of at most so many words may answer a question
 _PICKING_WORDS: Final = 40  # a message of at most so many words may pick items of a list
@@ -34,6 +34,7 @@ _QUESTION_TOKENS: Final = 160  # two long questions, or a list of choices
 _ANNOUNCED_SHARE: Final = 0.1  # of the sentences before calls; an opening that is as frequent is a formula
 _LEAST_ANNOUNCED: Final = 3
 _WORKING_WEIGHT: Final = 0.5  # of words between calls; the last reply tells the result
+_LEFT_OUT: Final = " … "
 _ANNOUNCING_WEIGHT: Final = 0.25
 _SPLIT: Final = re.compile(r"(?<=[.!?])(?<!\d\.)[\"')\]*`]*\s+(?=[\"'(\[*`]*[A-Z0-9])")
 _FENCE: Final = re.compile(r"^```.*?^```[^\n]*$", re.DOTALL | re.MULTILINE)
@@ -63,12 +64,12 @@ def request_accounts(activity: Activity, tokens: int, visible: Container[str] = 
     Requests and replies whose handle is ``visible`` are left out with the work after them, and the last reply, which
     the current state quotes.
     """
-    work = _chosen_work(activity, int(tokens * _WORK_SHARE), visible)
+    work = _chosen_work(activity, int(tokens * _WORK_SHARE), visible, _RANKS[:-1])
     left = tokens - sum(estimate_text(line) + 2 for lines in work.values() for _, line in lines)
     said = _spoken_lines(activity, left, visible)
     # The work gets the room that the words leave.
     spoken = sum(estimate_text(line) + 2 for lines in said.values() for _, line in lines)
-    work = _chosen_work(activity, tokens - spoken, visible)
+    work = _chosen_work(activity, tokens - spoken, visible, _RANKS)
     order = (asked.uuid for asked in activity.requests)
     handles = dict.fromkeys((*order, *work, *said))
     lines = {handle: sorted((*said.get(handle, ()), *work.get(handle, ()))) for handle in handles}
@@ -103,7 +104,7 @@ def account_lines(
             case "run":
                 runs += 1
                 if runs <= _RUNS and step.at not in failed:
-                    rank = 4 if step.outcome != "ok" or step.command in again else _LEAST_RANK
+                    rank = 4 if step.outcome != "ok" or step.command in again else 5
                     yield rank, step.at, f"agent ran `{one_line(step.text, 120)}`: {step.outcome}"
 
 
@@ -150,18 +151,20 @@ def short_paths(paths: Iterable[str]) -> dict[str, str]:
     }
 
 
-def _chosen_work(activity: Activity, tokens: int, visible: Container[str]) -> dict[str, list[tuple[int, str]]]:
+def _chosen_work(
+    activity: Activity, tokens: int, visible: Container[str], ranks: Iterable[Container[int]]
+) -> dict[str, list[tuple[int, str]]]:
     """Return the lines about the work by request with their places: the most important and newest of all that fit."""
     names = short_paths(activity.files)
     asked = [one for one in reversed(activity.requests) if one.uuid not in visible]
     end = _first_visible(activity, visible)
     chosen: dict[str, list[tuple[int, str]]] = {}
     left = tokens
-    for ranks in ((0, 1, 2), (3, 4), (_LEAST_RANK,)):  # a change that a chosen failure tells is not said again
+    for some in ranks:  # a change that a chosen failure tells is not said again
         shown = "\n".join(line for lines in chosen.values() for _, line in lines)
         told = {line for line in activity.failures if line in shown}
         found = ((one, line) for one in asked for line in account_lines(activity, one, names, told))
-        for one, (_, at, line) in sorted((x for x in found if x[1][0] in ranks), key=lambda item: item[1][0]):
+        for one, (_, at, line) in sorted((x for x in found if x[1][0] in some), key=lambda item: item[1][0]):
             cost = estimate_text(line) + 2
             if at < end and cost <= left:
                 left -= cost
@@ -177,13 +180,20 @@ def _first_visible(activity: Activity, visible: Container[str]) -> float:
 
 
 def _spoken_lines(activity: Activity, tokens: int, visible: Container[str]) -> dict[str, list[tuple[int, str]]]:
-    """Return the chosen sentences of the agent by request, those of one reply on one line, with their places."""
+    """Return the chosen sentences of the agent by request, those of one reply on one line, with their places.
+
+    A mark stands where sentences between two of them are left out.
+    """
     lines: dict[str, list[tuple[int, str]]] = {}
     for handle, sentences in request_words(activity, tokens, visible).items():
-        by_reply: dict[int, list[str]] = {}
+        by_reply: dict[int, str] = {}
+        before = (0, 0)
         for one in sentences:
-            by_reply.setdefault(one.at[0], []).append(one.text)
-        lines[handle] = [(at, f"agent: {' '.join(texts)}") for at, texts in by_reply.items()]
+            reply, number = one.at
+            joint = " " if before == (reply, number - 1) else _LEFT_OUT
+            by_reply[reply] = f"{by_reply[reply]}{joint}{one.text}" if reply in by_reply else f"agent: {one.text}"
+            before = one.at
+        lines[handle] = list(by_reply.items())
     return lines
 
 
