@@ -16,6 +16,7 @@ import pytest
 from log_script import Script, text
 from reverie import FileStorage, Session, load_settings
 from reverie.cli.compaction import compact, loss
+from reverie.cli.costs import context
 from reverie.cli.costs.inspect_session import session_doors
 from reverie.cli.main import run
 from reverie.cli.terminal.colours import Paint
@@ -271,6 +272,17 @@ def test_undo_asks_before_it_undoes_a_compaction_of_another_program_and_warns_of
     assert second.startswith("undone: a compaction by claude-code, before the import; ")
     assert "more than the window of" in warned
     assert "'reverie compact harbour' compacts it again" in warned
+
+
+def test_context_and_a_dry_run_count_the_same_tokens_where_no_bill_covers_the_view(ran: Ran, tmp_path: Path):
+    import_harbour(tmp_path)
+    assert ran(compact, "harbour", "--undo", "--yes")[0] == 0
+    size = ran(compact, "harbour", "--dry-run", "--json")[1]["tokens_before"]
+    _, shown, _ = ran(context, "harbour")
+    assert f"\n{size:,} of 200,000 tokens" in shown
+    padded = ran(context, "harbour", "--json")[1]["window"]["used"]
+    assert padded > size
+    assert f"with a margin for safety: {padded:,} tokens" in " ".join(shown.split())
 
 
 def test_neither_a_queued_undo_nor_the_inspector_nor_the_chat_undoes_one_of_another_program_without_a_yes(

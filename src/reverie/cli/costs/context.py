@@ -89,7 +89,7 @@ def draw(one: dict[str, Any]) -> None:
     shares = {**one["by_category"], "beside": one["beside_messages_tokens"]}
     sent = {**shares, "tool_results": max(0, shares["tool_results"] - cleared)}
     paint(window_bar(sent, window["window_tokens"]))
-    paint(verdict(window), wrap=True)
+    paint(verdict(one), wrap=True)
     draw_history(one["window_over_requests"])
     draw_categories(one, shares)
     draw_tools(one["tools"])
@@ -126,11 +126,12 @@ def window_bar(shares: dict[str, int], window_tokens: int) -> list[tuple[str, st
     return [*pieces, ("." * (width - cells) + "\n", "dim")]
 
 
-def verdict(window: dict[str, Any]) -> list[tuple[str, str]]:
+def verdict(one: dict[str, Any]) -> list[tuple[str, str]]:
     """Return one line as a (text, style) piece: tokens used, window size, and percent left."""
+    window = one["window"]
     colour = {"fine": "green", "warning": "yellow", "error": "yellow"}.get(window["level"], "red")
     base = "auto-compact" if window["auto_compact_on"] else "the effective window"
-    text = f"{window['used']:,} of {window['window_tokens']:,} tokens; {window['percent_left']}% left before {base}"
+    text = f"{one['count']:,} of {window['window_tokens']:,} tokens; {window['percent_left']}% left before {base}"
     return [(f"{text}\n\n", colour)]
 
 
@@ -242,7 +243,9 @@ def draw_notes(one: dict[str, Any]) -> None:
     if one["beside_messages_tokens"]:
         notes.append("System and tools: everything that was billed but is not in the recorded messages.")
     if not one["count_from_usage"]:
-        notes.append("No reply reported usage for these messages: the count is an estimate, rounded up for safety.")
+        notes.append("No reply reported usage for these messages: the count is an estimate.")
+        if (used := one["window"]["used"]) > one["count"]:
+            notes.append(f"Thresholds compare the estimate with a margin for safety: {used:,} tokens.")
     if one["window"].get("source") == "strict" and one.get("model"):
         assumed = f"{one['window']['window_tokens']:,}"
         notes.append(f"The window of {one['model']} is unknown: assuming {assumed} tokens; the setting models sets it.")
