@@ -14,7 +14,7 @@ from reverie.runtime.archive.recordings import storable
 from reverie.runtime.places.projects import log_key, project_slug
 from reverie.runtime.search.sessions import SessionSearch
 
-from .conftest import Asked, Reverie
+from .conftest import Asked, Reverie, on_a_screen
 
 SESSION = "6513270e-269e-4d37-b2a7-4de452e6b438"
 
@@ -129,6 +129,10 @@ def test_a_directory_is_searched_and_what_cannot_be_read_does_not_keep_the_rest_
     code, out, err = reverie("import", tmp_path / "hollow")
     assert (code, out) == (2, "")
     assert "it contains no recorded session" in err
+
+
+def test_the_search_of_a_directory_shows_on_a_terminal_that_it_goes_on(sample: Path) -> None:
+    assert f"searching {sample.parent}: 1 recording" in on_a_screen("import", str(sample.parent), columns=190)
 
 
 def test_damage_and_skipped_records_are_counted_and_said(

@@ -148,6 +148,21 @@ def progressing(label: str, total: int) -> Generator[Callable[[], None], None, N
         yield lambda: shown.advance(task)
 
 
+def gathered(items: Iterable[T], label: str, item_name: str) -> list[T]:
+    """Return the items; until all are found, show how many there are so far if stderr is a terminal."""
+    if not sys.stderr.isatty():
+        return list(items)
+    from rich.console import Console
+    from rich.markup import escape
+
+    label, found = escape(printable(label)), list[T]()
+    with Console(stderr=True).status(label, spinner="line") as shown:
+        for item in items:
+            found.append(item)
+            shown.update(f"{label}: {counted(len(found), item_name)}")
+    return found
+
+
 def is_terminal() -> bool:
     """Return whether a question can be asked: input and errors are a terminal."""
     return sys.stdin.isatty() and sys.stderr.isatty()

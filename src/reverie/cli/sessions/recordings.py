@@ -19,7 +19,7 @@ from ...runtime.library import Library, agent_log
 from ...runtime.places.projects import project_slug, session_of
 from ...runtime.places.storage import storage_of
 from ...settings import Settings, load_settings
-from ..output import warn
+from ..output import gathered, warn
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -126,7 +126,7 @@ def listed_files(paths: Sequence[str], failed: list[dict[str, str]]) -> list[Pat
         if not os.path.isdir(name):
             files[Path(name)] = None
             continue
-        below = list(find_sessions(name))
+        below = gathered(find_sessions(name), f"searching {name}", "recording")
         files.update(dict.fromkeys(below))
         if not below:
             readable = os.access(name, os.R_OK | os.X_OK)
