@@ -275,11 +275,21 @@ def test_the_provider_accepts_the_next_request_after_a_redaction(
 
 
 @pytest.mark.requirement("K14")
-def test_a_secret_that_is_given_as_an_argument_is_not_repeated(reverie: Reverie, place: str, home: Path) -> None:
-    code, out, err = reverie("redact", "pasted", "ghp_abc", "def", "--yes")
+@pytest.mark.parametrize(
+    "given",
+    ["pasted ghp_abc def --yes", "ghp_abc", "ghp_abc --scan --json", "--ghp_abc", "pasted --ghp_abc", "-- -ghp_abc"],
+)
+def test_a_secret_that_is_given_as_an_argument_is_not_repeated(
+    reverie: Reverie, place: str, home: Path, given: str
+) -> None:
+    code, out, err = reverie("redact", *given.split())
     assert code == 2
     assert "the secret is never an argument" in err
     assert "stdin" in err
     assert "ghp_abc" not in out + err
     assert len(holding(home, SECRET)) >= 8
+
+
+def test_redact_takes_a_session_and_says_how_a_recording_becomes_one(reverie: Reverie, sample: Path) -> None:
     assert "Usage: reverie redact [OPTIONS] SESSION\n" in reverie("redact", "--help")[1]
+    assert f"'reverie import {sample}'" in reverie("redact", sample)[2]

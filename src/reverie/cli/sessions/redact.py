@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from typing import Final
 
 import click
 
-from ...errors import InputError
+from ...errors import InputError, SessionNotFound
 from ...runtime.redaction.session import FoundSecret, Redaction, RedactionReceipt, found_secrets
 from ...settings import load_settings
 from ..output import as_plain, confirmed, counted, emit_json, say, warn
 from .recordings import SESSION, found_key, opened_library, opened_storage
 
+_NEVER_AN_ARGUMENT: Final = (
+    "the secret is never an argument: the history of the shell keeps it; give only SESSION, and type the secret at "
+    "the prompt or send it to stdin"
+)
 
-@click.command()
+
+@click.command(context_settings={"ignore_unknown_options": True})  # click would print an unknown option
 @click.argument("session", type=SESSION)
 @click.argument("surplus", nargs=-1, metavar="")  # else click would print it
 @click.option("--text", "text", is_flag=True, help="Read the secret from a hidden prompt or from stdin (default).")
@@ -30,15 +37,11 @@ def command(
     other file of the home, and the rows of a database; thinking that was signed after it is not sent again. This
     cannot be undone. The secret is never an argument, because arguments stay in the history of the shell.
     """
-    if surplus:
-        raise InputError(
-            "the secret is never an argument: the history of the shell keeps it; give only SESSION, and type the "
-            "secret at the prompt or send it to stdin"
-        )
+    if surplus or session.startswith("-"):
+        raise InputError(f"redact has no such option or argument; {_NEVER_AN_ARGUMENT}")
     if text and scan:
         raise InputError("--text and --scan exclude each other")
-    with opened_library() as library:
-        key = found_key(library, session)
+    key = key_of(session)
     settings = load_settings()
     with opened_storage(settings) as storage:
         found = found_secrets(storage, key) if scan else []
@@ -64,6 +67,19 @@ def command(
         if lists and not dry_run:
             say(f"'reverie redact {session} --scan --yes' takes them out permanently")
     return 1 if receipt.left and not lists else 0
+
+
+def key_of(session: str) -> str:
+    """Return the log key of a session; the error for an unknown one does not repeat it, as it may be the secret."""
+    with opened_library() as library:
+        try:
+            return found_key(library, session)
+        except SessionNotFound:
+            if os.path.isfile(session):
+                raise
+            raise SessionNotFound(
+                f"there is no such session ('reverie sessions' lists them); {_NEVER_AN_ARGUMENT}"
+            ) from None
 
 
 def typed() -> str:
