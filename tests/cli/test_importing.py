@@ -149,6 +149,21 @@ def test_damage_and_skipped_records_are_counted_and_said(
     assert "1 x bookkeeping" in out
 
 
+def test_long_names_take_the_place_of_other_columns_and_are_never_folded(
+    reverie: Reverie, sample: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "100262__marshmallow-code__marshmallow-" + "1867" * 4
+    recording = tmp_path / "long.jsonl"
+    recording.write_text(sample.read_text().replace(SESSION, name))
+    monkeypatch.setenv("COLUMNS", "110")
+    heading, row = reverie("import", recording, "--dry-run")[1].splitlines()[:2]
+    assert row.startswith(f"would be imported  {name}  ")
+    assert heading.split() == ["session", "messages", "title"]
+    monkeypatch.setenv("COLUMNS", "190")
+    heading = reverie("import", recording, "--dry-run")[1].splitlines()[0]
+    assert heading.split() == ["session", "project", "format", "messages", "title"]
+
+
 @pytest.mark.parametrize(("given", "name"), [("_x", "x"), ("a.jsonl", "a"), ("...", "session"), ("a" * 300, "a" * 128)])
 def test_an_odd_id_still_names_a_log(given: str, name: str) -> None:
     assert storable(given) == name

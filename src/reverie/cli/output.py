@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -57,6 +57,7 @@ COMPACTION_METHODS = {
 """The methods of layer 4 in plain words."""
 
 MIN_CUT = 12
+_LEAST_TEXT = 24  # width of a cut column below which others are dropped
 MIN_BAR = 8
 MIN_WIDTH = 20
 """Output for a narrower screen is made for this width."""
@@ -255,6 +256,16 @@ def table(
     for row in cells:
         grid.add_row(*row)
     print_without_trailing_space(grid)
+
+
+def fitted(columns: Mapping[str, Sequence[str]], droppable: Sequence[str], *, cut: str) -> dict[str, Sequence[str]]:
+    """Return the columns that fit the screen: the ``droppable`` ones leave, in order, until ``cut`` has room enough."""
+    fitting = dict(columns)
+    widths = {name: max(map(len, (name, *cells))) + 2 for name, cells in columns.items() if name != cut}
+    for name in droppable:
+        if name in fitting and sum(widths.values()) + _LEAST_TEXT > console().width:
+            del widths[name], fitting[name]
+    return fitting
 
 
 def _room(headings: Sequence[str], cells: Sequence[Sequence[Text]], column: int) -> int:

@@ -20,12 +20,11 @@ from ...runtime.search.vectors import settings_embedder
 from ...settings import load_settings
 from ...values import record
 from ..options import subject_option
-from ..output import console, counted, emit_json, progressing, say, table, tracked, warn
+from ..output import counted, emit_json, fitted, progressing, say, table, tracked, warn
 from .recordings import listed_files, opened_library, opened_storage
 
 IMPORTED, EXTENDED, PLANNED, KNOWN = "imported", "extended", "would be imported", "already there"
 NAMED = 5
-WIDE = 110
 
 
 @record
@@ -150,12 +149,18 @@ def draw(outcomes: list[ImportOutcome]) -> None:
     """Print one row per session, the records that were skipped, and the number of imported sessions."""
     if not outcomes:
         return
-    if console().width < WIDE:
-        short = [(one.status, one.session, one.title) for one in outcomes]
-        table(["", "session", "title"], short, cut=2)
-    else:
-        rows = [(one.status, one.session, one.project, one.format, f"{one.messages:,}", one.title) for one in outcomes]
-        table(["", "session", "project", "format", "messages", "title"], rows, right=(4,), cut=5)
+    columns = {
+        "": [one.status for one in outcomes],
+        "session": [one.session for one in outcomes],
+        "project": [one.project for one in outcomes],
+        "format": [one.format for one in outcomes],
+        "messages": [f"{one.messages:,}" for one in outcomes],
+        "title": [one.title for one in outcomes],
+    }
+    shown = fitted(columns, ("project", "format", "messages"), cut="title")
+    headings = list(shown)
+    right = [at for at, name in enumerate(headings) if name == "messages"]
+    table(headings, list(zip(*shown.values(), strict=True)), right=right, cut=len(headings) - 1)
     for one in outcomes:
         if one.damage or (one.status != KNOWN and one.skipped):
             say(f"{one.session}: {skipped_text(one)}")

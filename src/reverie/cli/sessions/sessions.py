@@ -10,11 +10,10 @@ import click
 from ...conversation.entries import seconds
 from ...errors import ReverieError
 from ...runtime.library import SessionListing
-from ..output import console, counted, emit_json, is_fitted, say, size, table, tracked, warn
+from ..output import console, counted, emit_json, fitted, is_fitted, say, size, table, tracked, warn
 from .recordings import opened_library, slug_of
 
 WIDE: Final = 110
-_LEAST_TITLE: Final = 24
 RANDOM_NAME: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-")
 
 
@@ -49,8 +48,7 @@ def command(project: str | None, as_json: bool) -> int:
 def draw(found: list[SessionListing]) -> None:
     """Print one row per session, with fewer columns on a narrow screen."""
     short = is_fitted()
-    width = console().width
-    narrow = width < WIDE
+    narrow = console().width < WIDE
     columns = {
         "session": [shown_name(one.session, found) if short else one.session for one in found],
         "title": [one.title for one in found],
@@ -64,14 +62,10 @@ def draw(found: list[SessionListing]) -> None:
     dropped = {"project", "model", "size"} if narrow else set[str]()
     if not any(columns["damage"]):
         dropped.add("damage")
-    headings = [name for name in columns if name not in dropped]
-    widths = {name: max(map(len, (name, *columns[name]))) + 2 for name in headings if name != "title"}
-    for name in ("project", "model", "size"):
-        if short and name in widths and sum(widths.values()) + _LEAST_TITLE > width:
-            del widths[name]
-            headings.remove(name)
-    rows = list(zip(*(columns[name] for name in headings), strict=True))
-    table(headings, rows, right=[at for at, name in enumerate(headings) if name in ("messages", "size")], cut=1)
+    kept = {name: cells for name, cells in columns.items() if name not in dropped}
+    shown = fitted(kept, ("project", "model", "size"), cut="title")
+    right = [at for at, name in enumerate(shown) if name in ("messages", "size")]
+    table(list(shown), list(zip(*shown.values(), strict=True)), right=right, cut=1)
 
 
 def shown_name(name: str, found: list[SessionListing]) -> str:
