@@ -180,7 +180,11 @@ def test_a_stray_setting_of_a_repository_is_one_line_and_the_command_goes_on(
         ("config preset cheap", "config: preset is 'cheap'; say faithful, balanced, thrifty"),
         ("config compact.patience abc", "config: compact.patience: give a number"),
         ("config agent.max_turns 2.5", "config: agent.max_turns: give a whole number"),
-        ("delete --before yesterday", "--before 'yesterday' is no date; give one such as 2026-01-31"),
+        (
+            "delete --before yesterday",
+            "--before 'yesterday' is no date; give one such as 2026-01-31 or 2026-01-31T18:30",
+        ),
+        ("replay --since yesterday", "--since 'yesterday' is no date; give one such as 2026-01-31 or 2026-01-31T18:30"),
         ("compact s --undo --model x", "--undo takes no other option but --dry-run, --yes and --json"),
         ("trust /no/such", "/no/such is not a directory, so it cannot be trusted"),
     ],

@@ -1,8 +1,9 @@
-"""Options and arguments of several commands: whole numbers, words of a query, the id of a session's person."""
+"""Options and arguments of several commands: whole numbers, dates, words of a query, the id of a session's person."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any, TypeVar
 
 import click
@@ -29,6 +30,23 @@ def _checked(context: click.Context, parameter: click.Parameter, value: str | No
     if value is not None and not value.strip():  # such as a variable of a script that is not set
         raise InputError("--subject is empty: give the id of the person, or leave it out")
     return value
+
+
+def date_option(name: str, help: str) -> Callable[[F], F]:
+    """Return the option of a command for an ISO date or time, in the local time zone if it names none."""
+    return click.option(name, metavar="DATE", callback=_moment, help=help)
+
+
+def _moment(context: click.Context, parameter: click.Parameter, value: str | None) -> datetime | None:
+    if value is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(value)
+        moment.timestamp()
+    except (ValueError, OverflowError, OSError):
+        given = f"{parameter.opts[0]} {value!r}"
+        raise InputError(f"{given} is no date; give one such as 2026-01-31 or 2026-01-31T18:30") from None
+    return moment
 
 
 def query_of(words: tuple[str, ...]) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from ...errors import InputError
+from ..options import date_option
 from ..output import counted, emit_json, progressing, say
 from ..sessions.export import write
 
@@ -28,12 +29,7 @@ from ..sessions.export import write
     "--html", "html", metavar="FILE", type=click.Path(dir_okay=False), help="Also write the report as an HTML page."
 )
 @click.option("--force", is_flag=True, help="Overwrite an existing page.")
-@click.option(
-    "--since",
-    metavar="DATE",
-    type=click.DateTime(("%Y-%m-%d", "%Y-%m-%dT%H:%M:%S")),
-    help="Compare the bills since DATE with the prediction from before it.",
-)
+@date_option("--since", "Compare the bills since DATE with the prediction from before it.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 def command(
     paths: tuple[str, ...],

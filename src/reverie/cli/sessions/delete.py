@@ -22,7 +22,7 @@ from ...runtime.library import Library
 from ...runtime.places.projects import project_slug, session_of
 from ...settings import Settings, load_settings
 from ...values import fields_of
-from ..options import subject_option
+from ..options import date_option, subject_option
 from ..output import confirmed, counted, emit_json, say, tracked, warn
 from .recordings import opened_storage, slug_of
 
@@ -40,7 +40,7 @@ NOUNS = {
 
 @click.command()
 @click.argument("names", nargs=-1, metavar="[SESSION]...")
-@click.option("--before", metavar="DATE", help="All sessions whose last entry is older, such as 2026-01-31.")
+@date_option("--before", "All sessions whose last entry is older, such as 2026-01-31.")
 @click.option("--project", metavar="DIR", help="All sessions of the project that contains this directory.")
 @click.option("--matching", metavar="TEXT", help="All sessions that contain this text, in any case of letters.")
 @subject_option("All sessions about a person, named by chat --subject, import --subject or Session.open.")
@@ -50,7 +50,7 @@ NOUNS = {
 @click.option("--json", "as_json", is_flag=True, help="Print the receipt as JSON.")
 def command(
     names: tuple[str, ...],
-    before: str | None,
+    before: datetime | None,
     project: str | None,
     matching: str | None,
     subject: str | None,
@@ -70,7 +70,7 @@ def command(
     """
     settings = load_settings()
     with opened_storage(settings) as storage:
-        until = _moment(before) if before is not None else retained_since(settings, storage) if expired else None
+        until = before.timestamp() if before is not None else retained_since(settings, storage) if expired else None
         wanted = SessionFilter(until, slug_of(project), matching or "", subject or "")
         if bool(names) == wanted.is_set:
             raise InputError(
@@ -93,14 +93,6 @@ def command(
             receipts, late = _run(deletion, [*texts], settings, dry_run=False)
         searched = search_for_remains(settings.home, storage, texts, receipts)
         return _report(receipts, [*busy, *late], searched, copies, dry_run=False, as_json=as_json)
-
-
-def _moment(text: str) -> float:
-    """Return an ISO date or time, in the local time zone if it names none, as seconds since 1970."""
-    try:
-        return datetime.fromisoformat(text).timestamp()
-    except (ValueError, OverflowError, OSError):
-        raise InputError(f"--before {text!r} is no date; give one such as 2026-01-31") from None
 
 
 def _run(

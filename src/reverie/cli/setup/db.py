@@ -14,6 +14,7 @@ from ...extras import needing
 from ...runtime.places.projects import log_key
 from ...runtime.places.storage import database_of, storage_of
 from ...settings import load_settings
+from ..options import date_option
 from ..output import counted, emit_json, listing, say, table, warn
 
 if TYPE_CHECKING:
@@ -149,16 +150,13 @@ def queue(kind: Any, project: str, session: str, every: float | None, stop: bool
 
 
 @command.command(short_help="Show who deleted, exported or moved data.")
-@click.option("--since", metavar="DATE", help="The first day, such as 2026-01-31.")
+@date_option("--since", "The first day, such as 2026-01-31.")
 @click.option("--limit", metavar="N", default=50, type=click.IntRange(1), help="At most this many rows.")
 @_JSON
-def audit(since: str | None, limit: int, as_json: bool) -> int:
+def audit(since: datetime | None, limit: int, as_json: bool) -> int:
     """Show who deleted, exported or moved data of the tenant, newest first; without content."""
     settings = load_settings()
-    try:
-        first = "-infinity" if since is None else datetime.fromisoformat(since).isoformat()
-    except ValueError:
-        raise InputError(f"--since {since!r} is no date; give one such as 2026-01-31") from None
+    first = "-infinity" if since is None else since.isoformat()
     with closing(storage_of(settings)) as storage:
         database = database_of(storage)
         if database is None:
