@@ -84,6 +84,10 @@ def test_a_file_that_cannot_be_read_is_named_and_the_others_are_kept(reverie: Re
     assert code == 2
     assert out.startswith("1 session of 1 agent kept.\n")
     assert "rollout-1.jsonl is in an unknown format" in err
+    code, _, err = reverie("keep")
+    assert code == 0
+    assert err.startswith("reverie: still not kept: ")
+    assert "rollout-1.jsonl is in an unknown format" in err
 
 
 def test_the_timer_is_a_line_of_cron_that_comes_and_goes(

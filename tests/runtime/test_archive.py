@@ -514,13 +514,15 @@ def _locks(machine: Machine) -> set[Path]:
     return {path for path in machine.home.rglob("*") if path.suffix == ".lock" or path.name == ".reverie-lock"}
 
 
-def test_a_file_that_no_reader_knows_is_reported_once_and_read_again_when_it_changes(machine: Machine) -> None:
+def test_a_file_that_no_reader_knows_fails_once_and_is_read_again_when_it_changes(machine: Machine) -> None:
     path = machine.write("codex", "odd", [b"no rollout\n"])
     machine.write("codex", "empty", [])
     assert [name for name, _ in machine.keep().failed] == [str(path)]
     assert (machine.keep().failed, machine.keep().read) == ((), 0)
+    assert [name for name, _ in machine.keep().failed_before] == [str(path)]
     machine.write("codex", "odd", lines_of("codex", "odd", 1))
     assert [one.added for one in machine.keep().agents] == [1]
+    assert machine.keep().failed_before == ()
     machine.write("codex", "other", [b"still no rollout\n"])
     machine.keep()
     index = machine.home / INDEX

@@ -56,6 +56,8 @@ def command(install: bool, remove: bool, dry_run: bool, as_json: bool) -> int:
         draw(report, dry_run, timer_state(timer))
     for path, error in report.failed:
         warn(error if path in error else f"{path}: {error}")
+    for path, error in [] if as_json else report.failed_before:
+        warn(f"still not kept: {error if path in error else f'{path}: {error}'}")
     return 2 if report.failed else 0
 
 
@@ -81,6 +83,7 @@ def as_json_report(report: KeepReport, dry_run: bool) -> dict[str, Any]:
         "files_read": report.read,
         "logs": report.keys,
         "failed": [{"path": path, "error": error} for path, error in report.failed],
+        "failed_before": [{"path": path, "error": error} for path, error in report.failed_before],
     }
 
 

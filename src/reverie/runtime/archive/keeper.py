@@ -61,6 +61,9 @@ class KeepReport:
     files: int = 0
     read: int = 0
     failed: tuple[tuple[str, str], ...] = ()
+    """Files that could not be kept, with the reasons."""
+    failed_before: tuple[tuple[str, str], ...] = ()
+    """Files that still cannot be kept, for a reason that an earlier pass reported as ``failed``."""
     keys: tuple[str, ...] = field(default_factory=tuple)
     """The logs that this pass wrote."""
 
@@ -102,6 +105,7 @@ class _Pass:
         self._index: ArchiveIndex = load_index(self._home)
         self._recordings: Recordings | None = None
         self._failed: list[tuple[str, str]] = []
+        self._failed_before: list[tuple[str, str]] = []
         self._results: dict[str, dict[str, str]] = {}
         self._written: dict[str, None] = {}
         self._planned = set[str]()
@@ -122,6 +126,8 @@ class _Pass:
                 stamp, known = stamp_of(path, status), files.get(path)
                 if known is None or known.stamp != stamp:
                     changed.append((place.format, path, stamp))
+                elif known.problem:
+                    self._failed_before.append((path, known.problem))
                 if days is None or "/subagents/" in path:
                     continue
                 if (left := days_left(days, status.st_mtime, now)) <= SOON_DAYS:
@@ -141,6 +147,7 @@ class _Pass:
             len(present),
             len(changed),
             tuple(self._failed),
+            tuple(self._failed_before),
             tuple(self._written),
         )
 
@@ -171,9 +178,10 @@ class _Pass:
             else:
                 sessions = read_session(path)
         except Exception as error:  # an unexpected file must not keep all others from being kept
-            if stamp[1]:  # an empty file is a session that has not begun
-                self._failed.append((path, _reason(error)))
-            self._remember(path, KeptFile(stamp, known.format, known.keys, known.changed))
+            problem = _reason(error) if stamp[1] else ""  # an empty file is a session that has not begun
+            if problem:
+                self._failed.append((path, problem))
+            self._remember(path, KeptFile(stamp, known.format, known.keys, known.changed, problem))
             return
         keys, problem = list(known.keys), ""
         for session in sessions:
@@ -184,8 +192,8 @@ class _Pass:
                 now.pop(session.session_id.rsplit(".agent-", 1)[-1], None)
                 if not isinstance(error, SessionBusy | StorageConflict):
                     problem = _reason(error)
-                    if problem != known.problem or isinstance(error, StorageError):
-                        self._failed.append((path, problem))
+                    is_new = problem != known.problem or isinstance(error, StorageError)
+                    (self._failed if is_new else self._failed_before).append((path, problem))
         self._remember(path, KeptFile(stamp, format, list(dict.fromkeys(keys)), now, problem))
 
     def _remember(self, path: str, file: KeptFile) -> None:

@@ -27,7 +27,7 @@ class KeptFile(msgspec.Struct, array_like=True):
     keys: list[str]
     changed: dict[str, int] = {}
     problem: str = ""
-    """The reason why a session of the file could not be kept; it is reported once and tried again by each pass."""
+    """The reason why the file or a session of it could not be kept; only the first pass reports it as a failure."""
 
 
 class ArchiveIndex(msgspec.Struct):
