@@ -13,9 +13,11 @@ import anyio
 import pytest
 from click.testing import CliRunner
 
+from log_script import Script, call, text
 from reverie.cache.ledger import LedgerCall, layer_of
 from reverie.cache.usage import Usage
 from reverie.cli.costs.stats import command
+from reverie.conversation.entries import encode_entry
 from reverie.runtime.dream.dreams import Dreams
 from reverie.runtime.memory.memory import Memory
 from reverie.runtime.session.ledger import LedgerStore
@@ -87,9 +89,33 @@ def test_an_imported_session_counts_by_its_own_days_and_costs_what_replay_says(
     assert list(found["by_day"]) == ["2025-11-12"]
 
 
+def restarted_session(folder: Path) -> Path:
+    """Write a recording whose whole prefix is lost at prompts, as by restarts, and once by a new level of thinking."""
+    script = Script()
+    script.add("meta", {"schema": 1})
+    for number in range(40):
+        if number % 8 == 0:
+            script.user("Go on.")
+        else:
+            script.result(f"t{number - 1}")
+        used = {"cache_read_input_tokens": 99_000, "cache_creation_input_tokens": 1_000, "input_tokens": 0}
+        if number in (8, 24, 27):
+            used = {"cache_read_input_tokens": 0, "cache_creation_input_tokens": 100_000, "input_tokens": 0}
+        reply = {"id": f"m{number}", "model": "claude-sonnet-4-5", "usage": {**used, "output_tokens": 9}}
+        level = {"thinking_level": "high"} if number >= 27 else {}
+        content = [call(f"t{number}") if number % 8 < 7 else text("Done.")]
+        script.add("assistant", {"message": {"role": "assistant", "content": content}, "reply": {**reply, **level}})
+    path = folder / "restarted.jsonl"
+    path.write_bytes(b"".join(encode_entry(entry) + b"\n" for entry in script.entries))
+    return path
+
+
 @pytest.mark.requirement("U5")
-def test_stats_and_replay_name_the_same_losses(reverie: Callable[..., tuple[int, str, str]], corpus: Path) -> None:
-    recorded = corpus / "claude-code" / "04_44df7d08.jsonl"
+@pytest.mark.parametrize("name", ["claude-code/04_44df7d08.jsonl", "pi/before-compaction.jsonl"])
+def test_stats_and_replay_name_the_same_losses(
+    reverie: Callable[..., tuple[int, str, str]], corpus: Path, name: str
+) -> None:
+    recorded = corpus / name
     if not recorded.exists():
         pytest.skip("this session is not in the corpus")
     assert reverie("import", recorded)[0] == 0
@@ -98,6 +124,18 @@ def test_stats_and_replay_name_the_same_losses(reverie: Callable[..., tuple[int,
     causes = {reason: one["usd"] for reason, one in found["breaks_by_reason"].items() if one["usd"]}
     assert len(lost) > 1
     assert lost == pytest.approx(causes)
+
+
+def test_stats_and_replay_word_the_causes_of_losses_alike(
+    reverie: Callable[..., tuple[int, str, str]], tmp_path: Path
+) -> None:
+    recorded = restarted_session(tmp_path)
+    assert reverie("import", recorded)[0] == 0
+    by_stats = reverie("stats", "--days", 36500)[1]
+    table = reverie("replay", recorded, "--policy", "recorded")[1].split("Cache breaks")[1]
+    for cause in ("the system prompt or tools changed between two prompts", "an option of the request changed"):
+        assert cause in by_stats
+        assert cause in table
 
 
 def test_the_past_of_a_forked_session_counts_once_and_a_bad_time_is_no_error(

@@ -15,7 +15,7 @@ from ..conversation.entries import DECISION, Entry, iso
 from ..conversation.wire.options import opening_of
 from ..values import field, record, replace
 from .prices import Prices
-from .usage import Usage, usage_of
+from .usage import Usage, reported_options, usage_of
 from .watch import CacheBreak, CacheWatch, registered_by
 
 MAIN: Final = "main"
@@ -180,7 +180,7 @@ class Ledger:
         """Return a new ledger with a recorded call added; only main-conversation calls update the cache watch."""
         watch, broke = self.watch, None
         if decision.source == MAIN:
-            request = {**self.opening, "model": decision.model}
+            request = {**self.opening, **reported_options(entry), "model": decision.model}
             watch = watch.before(request, entry.at, registered=self.registered)
             readable = watch.expected
             watch, broke = watch.after(decision.usage, entry.at, decision.usage.get("diagnostics"))

@@ -156,6 +156,12 @@ def reported_usage(pieces: Sequence[Entry]) -> dict[str, Any] | None:
     return {**reported[0], "output_tokens": output if output >= _LEAST_SHARE * estimated else estimated}
 
 
+def reported_options(reply: Entry) -> dict[str, Any]:
+    """Return the options of a request that its recorded reply names: the level of thinking."""
+    level = reply.reply.get("thinking_level")
+    return {"thinking": level} if level else {}
+
+
 def reply_tokens(pieces: Sequence[Entry]) -> int:
     """Return an estimate of the tokens in the entries of one reply."""
     return sum(estimate_block(block) for one in pieces if one.message is not None for block in as_blocks(one.message))

@@ -9,13 +9,16 @@ only in the billed tokens: tokens that left the request, or a rewritten end.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, cast
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from math import comb
+from typing import Any, Final, TypeVar, cast
 
 from ..conversation.decisions import CacheEdits, Decision, PrefixRendered, Unknown, name_of
 from ..values import record, replace
 from .prefix import Part, Prefix, SettledMessages
 from .usage import Usage, usage_of
+
+T = TypeVar("T")
 
 IDLE_LONG: Final = "idle over 1 h"
 IDLE_SHORT: Final = "idle over 5 min"
@@ -24,6 +27,8 @@ REMOVED: Final = "content removed by the client"
 REWRITTEN: Final = "client change near the end"
 UNSEEN: Final = "unrecorded change before the messages, or server"
 RESTARTED: Final = "change before the messages at a new prompt"
+_CHANCE: Final = 0.05
+"""A coincidence less likely than this is none: the usual level of significance."""
 # The part of a request that each provider diagnosis is about; our reasons begin with the same word.
 _DIAGNOSES: Final[Mapping[str, str]] = {
     "model_changed": "model",
@@ -173,6 +178,21 @@ class CacheWatch:
         return IDLE_SHORT if seconds >= self.policy.short_seconds and not self.long_lived else SERVER
 
 
+def restarts(unseen: Collection[T], prompted: Collection[T], calls: int) -> set[T]:
+    """Return those unseen losses of a session that a change by the client between two prompts explains.
+
+    A server loses a cache at any call. So if the losses fall on calls after a new prompt more often than by chance,
+    the client changed the system prompt or the tools there.
+    """
+    hits = set(prompted).intersection(unseen)
+    share = len(prompted) / max(1, calls)
+    by_chance = sum(
+        comb(len(unseen), count) * share**count * (1 - share) ** (len(unseen) - count)
+        for count in range(len(hits), len(unseen) + 1)
+    )
+    return hits if by_chance < _CHANCE else set()
+
+
 def registered_by(decisions: Iterable[Decision | Unknown]) -> list[str]:
     """Return the names of those decisions that change the cached prefix or edit the cache: announced misses.
 
@@ -319,6 +339,12 @@ _CAUSES: Final = (
 def cause_of(reason: str) -> Cause:
     """Return the cause that a reason of the cache watch belongs to; an unknown reason is its own title."""
     return next((cause for start, cause in _CAUSES if reason.startswith(start)), Cause(reason, ""))
+
+
+def shown_reason(reason: str) -> str:
+    """Return a reason in the words of its cause, with the changed part if it names one."""
+    title = cause_of(reason).title
+    return title if reason == title or reason in dict(_CAUSES) else f"{title} ({reason})"
 
 
 def losses_by_cause(losses: Iterable[tuple[str, float]]) -> list[tuple[Cause, float]]:

@@ -12,6 +12,7 @@ from typing import Any, Final, cast
 
 from ..values import record
 from .entries import ASSISTANT, USER, Entry, Message
+from .wire.blocks import as_blocks
 
 _FENCED: Final = re.compile(r"```([\w+-]*)[^\n`]*\n(.*?)```", re.DOTALL)
 _SHELLS: Final = frozenset({"bash", "sh", "shell", "zsh", "console", "mswea_bash_command"})
@@ -84,6 +85,13 @@ def utterances(entry: Entry) -> Iterator[Utterance]:
                 yield from _returned(block)
             case _:
                 pass
+
+
+def is_prompt(entry: Entry) -> bool:
+    """Return whether an entry is a user message with more than results of tools."""
+    if entry.kind != USER or entry.message is None:
+        return False
+    return any(block["type"] != "tool_result" for block in as_blocks(entry.message))
 
 
 def own_words(entry: Entry) -> str:

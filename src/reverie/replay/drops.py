@@ -9,22 +9,19 @@ on new prompts more often than chance explains, the client changed the system pr
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import comb
 from typing import Any, Final
 
 from ..cache.ledger import expected_usage
 from ..cache.prices import Prices, prices_for
-from ..cache.usage import Usage
-from ..cache.watch import REMOVED, RESTARTED, SERVER, UNSEEN, CacheWatch, registered_by
+from ..cache.usage import Usage, reported_options
+from ..cache.watch import REMOVED, RESTARTED, SERVER, UNSEEN, CacheWatch, registered_by, restarts
+from ..conversation.authorship import is_prompt
 from ..conversation.decisions import Compacted, Decision, PrefixRendered, Unknown, decision_of
-from ..conversation.entries import DECISION, USER
-from ..conversation.wire.blocks import as_blocks
+from ..conversation.entries import DECISION
 from ..conversation.wire.options import opening_of
 from ..values import record, replace
 from .recording import RecordedRequest, Recording
 
-_CHANCE: Final = 0.05
-"""A coincidence less likely than this is none: the usual level of significance."""
 # Names of decisions for people.
 _NAMES: Final[Mapping[str, str]] = {
     "compacted": "compaction",
@@ -69,7 +66,7 @@ def drops(recording: Recording, prices: Prices | None = None) -> list[CacheDrop]
         for one in decided:
             opening = opening_of(one) if isinstance(one, PrefixRendered) else opening
         registered = [*registered_by(decided), *("compacted" for one in decided if isinstance(one, Compacted))]
-        request = {**opening, **_options(step), "model": step.model or recording.model}
+        request = {**opening, **reported_options(step.reply[0]), "model": step.model or recording.model}
         before = watch.before(request, step.at, registered=dict.fromkeys(registered))
         used = step.billed
         if _falls(watch, used):
@@ -86,30 +83,10 @@ def drops(recording: Recording, prices: Prices | None = None) -> list[CacheDrop]
 
 def _with_restarts(found: list[CacheDrop], recording: Recording) -> list[CacheDrop]:
     """Return the drops, those at new prompts with the client as their cause if that is no coincidence."""
-    steps = {step.number: step for step in recording.steps if step.billed is not None}
-    unseen = [one.number for one in found if one.reason == UNSEEN]
-    prompted = {number for number, step in steps.items() if _has_prompt(step)}
-    share, hits = len(prompted) / max(1, len(steps)), sum(number in prompted for number in unseen)
-    by_chance = sum(
-        comb(len(unseen), count) * share**count * (1 - share) ** (len(unseen) - count)
-        for count in range(hits, len(unseen) + 1)
-    )
-    if by_chance >= _CHANCE:
-        return found
-    at_prompt = prompted.intersection(unseen)
+    steps = [step for step in recording.steps if step.billed is not None]
+    prompted = {step.number for step in steps if any(map(is_prompt, step.entries))}
+    at_prompt = restarts([one.number for one in found if one.reason == UNSEEN], prompted, len(steps))
     return [replace(one, reason=RESTARTED) if one.number in at_prompt else one for one in found]
-
-
-def _has_prompt(step: RecordedRequest) -> bool:
-    """Return whether a person wrote something between the last request and this one."""
-    said = (as_blocks(one.message) for one in step.entries if one.kind == USER and one.message is not None)
-    return any(block["type"] != "tool_result" for blocks in said for block in blocks)
-
-
-def _options(step: RecordedRequest) -> dict[str, Any]:
-    """Return the options of a request that its recording names: the level of thinking."""
-    level = step.reply[0].reply.get("thinking_level")
-    return {"thinking": level} if level else {}
 
 
 def _decisions(step: RecordedRequest) -> list[Decision]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from ...cache.watch import IDLE_SHORT, Cause, cause_of
+from ...cache.watch import IDLE_SHORT, Cause, cause_of, shown_reason
 from ...replay.compare import WARM
 from ...replay.outcome import ReplayReport
 from ...replay.report import (
@@ -243,9 +243,10 @@ def draw_breaks(rows: Sequence[BreakCosts]) -> None:
 
 def reason(row: BreakCosts) -> StyledCell:
     """Return a cell with the reason for cache breaks, highlighted if no decision announced some of them."""
+    shown = shown_reason(row.reason)
     if not row.unannounced:
-        return StyledCell(row.reason, "")
-    return StyledCell(f"{row.reason} ({row.unannounced:,} unannounced)", "yellow" if coloured() else "")
+        return StyledCell(shown, "")
+    return StyledCell(f"{shown} ({row.unannounced:,} unannounced)", "yellow" if coloured() else "")
 
 
 def draw_left_out(report: ReplayReport) -> None:

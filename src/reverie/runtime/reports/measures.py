@@ -12,7 +12,8 @@ from typing import Any, Final, TypeVar
 
 from ...cache.ledger import MAIN, Ledger, LedgerCall, PriceList
 from ...cache.usage import reported_usage, usage_of
-from ...conversation.authorship import strings_of, utterances
+from ...cache.watch import RESTARTED, UNSEEN, restarts
+from ...conversation.authorship import is_prompt, strings_of, utterances
 from ...conversation.decisions import (
     CallRecorded,
     Cause,
@@ -125,7 +126,7 @@ def measure(
     The calls that the replies of a recording report, which no ledger has, are added to ``reported_calls``.
     """
     ledger, view = Ledger(session, project), View()
-    reported = _reported_calls(entries)
+    reported, calls = _reported_calls(entries), list[LedgerCall]()
     background: list[CallRecorded] = []
     counts: Counter[str] = Counter()
     facts, in_a_row = FactRetention(), 0
@@ -136,8 +137,7 @@ def measure(
         ledger = ledger.fold(entry, prices)
         if entry.uuid in reported:
             ledger = ledger.called(reported[entry.uuid], entry, prices)
-            if reported_calls is not None and ledger.last is not None:
-                reported_calls.append(ledger.last)
+            calls += [ledger.last] if ledger.last is not None else []
         match decision:
             case CallRecorded() if decision.source != MAIN:
                 background.append(decision)
@@ -156,6 +156,8 @@ def measure(
                 counts["opened"] += in_a_row % failures_open == 0
             case _:
                 pass
+    if reported_calls is not None:
+        reported_calls += _with_restarts(calls, entries)
     totals = ledger.totals
     spent = [call.cost_usd if call.cost_usd is not None else _price(call, prices) for call in background]
     return Measures(
@@ -229,6 +231,18 @@ def _reported_calls(entries: Sequence[Entry]) -> dict[str, CallRecorded]:
             model = str(pieces[0].reply.get("model") or "")
             found[pieces[-1].uuid] = CallRecorded(Cause("model", "as the recording reports"), model, usage)
     return found
+
+
+def _with_restarts(calls: Sequence[LedgerCall], entries: Sequence[Entry]) -> list[LedgerCall]:
+    """Return the reported calls, those that missed the cache at new prompts with the client as cause if it is."""
+    replies, prompted, is_prompted = {one.id for one in calls}, set[str](), False
+    for entry in entries:
+        is_prompted = is_prompted or is_prompt(entry)
+        if entry.uuid in replies:
+            prompted |= {entry.uuid} if is_prompted else set()
+            is_prompted = False
+    at_prompt = restarts([one.id for one in calls if one.broke == UNSEEN], prompted, len(calls))
+    return [replace(one, broke=RESTARTED) if one.id in at_prompt else one for one in calls]
 
 
 def _unused_memories(entries: Sequence[Entry]) -> UnusedMemories:
