@@ -59,7 +59,7 @@ class Person:
         self.screen = screen
         self.timers = timers
         self.sent: list[str] = []
-        self.refused: list[str] = []
+        self.refused: list[str | None] = []
         screen.on_submit = self.sent.append
         transcript: Any = SimpleNamespace(
             put=lambda *_: None, note=lambda *_: None, denied=lambda _, why: self.refused.append(why)
@@ -222,6 +222,7 @@ def test_a_message_begun_before_the_question_goes_on_and_is_sent_and_esc_keeps_a
             one.screen.change_input(Effect("close"))
             assert await task == ApprovalAnswer("deny")
             assert one.screen.buffer.text == "wait"
+            assert one.refused == [None], "an interrupt is no refusal"
 
     asyncio.run(main())
 

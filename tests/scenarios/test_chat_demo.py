@@ -94,6 +94,28 @@ def test_a_stranger_sees_the_window_fill_and_a_compaction_come_and_go(terminal: 
 
 
 @pytest.mark.requirement("U4")
+def test_an_interrupt_is_no_refusal_and_a_task_that_begins_again_knows_what_was_done(terminal: Terminal):
+    terminal.wait("Allow Bash?")
+    terminal.press("y")
+    terminal.wait("Allow Edit?")
+    terminal.press("Escape")
+    terminal.wait(below("Edit(calc.py) not run", "Interrupted."))
+    terminal.enter("/retry")
+    terminal.wait(below("> /retry", "Allow Bash?"))
+    terminal.press("y")
+    terminal.wait(below("> /retry", "Allow Edit?"))
+    terminal.press("y")
+    terminal.wait(below("changed: line 2", "Allow Bash?"))
+    terminal.press("Escape")
+    terminal.wait(below("changed: line 2", "Interrupted."))
+    terminal.enter("/retry")
+    terminal.wait(below("> /retry", "Allow Bash?"))
+    terminal.press("y")
+    terminal.wait("The test passes: calc.py was repaired before.")
+    assert not {"refused", "denied"} & set(terminal.everything().split())
+
+
+@pytest.mark.requirement("U4")
 def test_a_refused_change_ends_the_task_and_a_killed_terminal_leaves_nothing(terminal: Terminal, temporary: Path):
     terminal.wait("Allow Bash?")
     terminal.press("y")
@@ -102,7 +124,7 @@ def test_a_refused_change_ends_the_task_and_a_killed_terminal_leaves_nothing(ter
     terminal.wait(lambda seen: "Enter refuses with your words" in seen and "> wait, what" in seen)
     terminal.press("Enter")
     terminal.wait("denied: wait, what")
-    terminal.wait("You refused the change")
+    terminal.wait("The change was not made")
     terminal.tmux("kill-session")
     terminal.wait(lambda _: not list(temporary.iterdir()), where=lambda: "")
     assert not list(temporary.iterdir())

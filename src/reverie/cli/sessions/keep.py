@@ -56,7 +56,7 @@ def command(install: bool, remove: bool, dry_run: bool, as_json: bool) -> int:
         draw(report, dry_run, timer_state(timer))
     for path, error in report.failed:
         warn(error if path in error else f"{path}: {error}")
-    for path, error in [] if as_json else report.failed_before:
+    for path, error in () if as_json else report.failed_before:
         warn(f"still not kept: {error if path in error else f'{path}: {error}'}")
     return 2 if report.failed else 0
 

@@ -219,7 +219,7 @@ class ScreenApprover:
         self._cwd = cwd
 
     async def __call__(self, approval: Approval) -> ApprovalAnswer:
-        """Show the call, ask the user, and return the answer; show a refusal as a denied call."""
+        """Show the call, ask the user, and return the answer; show a call that does not run."""
         from ...runtime.guard.permissions import ApprovalAnswer
 
         if approval.is_plan:
@@ -251,7 +251,8 @@ class ScreenApprover:
             self._record(f"yes, always in this {place}: {words} · /permissions lists all")
             return ApprovalAnswer("always", rule=rule, keep="project" if place == "project" else "session")
         why = (await self._screen.ask_words("why? ")).strip() if answer == "why" else ""
-        self._transcript.denied(call_title(approval.tool, approval.input, self._cwd), why or NO_REASON)
+        said = None if answer is None else why or NO_REASON
+        self._transcript.denied(call_title(approval.tool, approval.input, self._cwd), said)
         return ApprovalAnswer("deny", why)
 
     def _record(self, answer: str) -> None:

@@ -113,11 +113,12 @@ class ChatScript(ScriptedModel):
 
 def _repair() -> Task:
     yield [_text("First I run the tests."), _steps(0), _use("Read", file_path="calc.py")]
-    yield [_use("Bash", command=RUN_TESTS)]
+    if not (yield [_use("Bash", command=RUN_TESTS)]):
+        yield f"The test passes: `calc.py` was repaired before. `/undo` takes a prompt back with its files.\n\n{TRY}"
     change = {"old_string": "len(values)\n", "new_string": "len(values) if values else 0\n"}
     why = "`average([])` divides by zero. Before I change a file, I ask you:"
     if (yield [_text(why), _steps(1), _use("Edit", file_path="calc.py", **change)]):
-        yield f"You refused the change, so the test still fails. `/retry` starts again.\n\n{TRY}"
+        yield f"The change was not made, so the test still fails. `/retry` starts again.\n\n{TRY}"
     yield [_steps(2), _use("Bash", command=RUN_TESTS)]
     yield [_steps(3), _use("Memory", action="save", **MEMORY)]
     yield [_steps(4)]

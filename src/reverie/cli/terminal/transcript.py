@@ -180,9 +180,9 @@ class Transcript:
             lines += [" " * (width + 3) + line for line in folded[1:]]
         self.put("block", lines)
 
-    def denied(self, title: str, why: str) -> None:
-        """Show a denied tool call."""
-        self._put_call(title, f"denied: {one_line(why)}", is_error=True)
+    def denied(self, title: str, why: str | None) -> None:
+        """Show a tool call that was denied, or without a reason one whose question was interrupted."""
+        self._put_call(title, "not run" if why is None else f"denied: {one_line(why)}", is_error=True)
 
     def _put_call(self, title: str, said: str, *, is_error: bool = False, style: str = "dim") -> None:
         columns, _ = self._size()
