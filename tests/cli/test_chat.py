@@ -269,12 +269,15 @@ def test_each_message_on_stdin_is_a_prompt_of_one_session(stream: Chat, server: 
         ("", "there is no prompt"),
     ],
 )
-def test_a_line_on_stdin_that_is_no_message_says_how_to_write_one(stream: Chat, line: object, complaint: str) -> None:
+def test_a_line_on_stdin_that_is_no_message_says_how_to_write_one_and_leaves_no_session(
+    stream: Chat, line: object, complaint: str, home: Path
+) -> None:
     code, out, err = stream(line)
     assert (code, out) == (2, "")
     assert complaint in err
     assert err.startswith("reverie: ")
     assert err.count("\n") == 1
+    assert not list(home.glob("projects/*/*"))
 
 
 def test_the_answer_is_what_was_said_after_the_last_tool(chat: Chat, tmp_path: Path) -> None:

@@ -177,20 +177,18 @@ async def print_answer(options: Options, settings: Settings, output: OutputForma
             agent.listen(Progress(options.cwd, with_text=streams).on_event)
         agent.listen(lambda event: print_warning(event, verbose=options.verbose))
     agent.listen(answer.on_event)
-    async with agent:
-        if options.approve_plan is not None:
-            await agent.approve_plan(options.approve_plan)
-        code, asked = 0, False
-        async with aclosing(prompts_of(options)) as prompts:
-            async for prompt in prompts:
-                asked = True
-                code = await _answer(agent, prompt, options, answer, output)
-                if code == EXIT_CODES["aborted"]:
-                    break
-        if not asked:
+    async with aclosing(prompts_of(options)) as prompts:
+        prompt = await anext(prompts, None)  # before a session is made
+        if prompt is None:
             raise InputError("there is no prompt: pass one as an argument or as a message on stdin")
-        for line in unfinished_lines(agent):
-            warn(line)
+        async with agent:
+            if options.approve_plan is not None:
+                await agent.approve_plan(options.approve_plan)
+            code = await _answer(agent, prompt, options, answer, output)
+            while code != EXIT_CODES["aborted"] and (prompt := await anext(prompts, None)) is not None:
+                code = await _answer(agent, prompt, options, answer, output)
+            for line in unfinished_lines(agent):
+                warn(line)
     if answer.is_complete() and settings.switches.memory and settings.switches.extraction:
         leave_extraction(settings, agent)
     return code
