@@ -251,11 +251,11 @@ def _replayed(jobs: Sequence[_Job], cores: int) -> Iterable[tuple[ReplayOutcome,
 
 
 def _assumed(recording: Recording, policies: Sequence[str]) -> Iterator[str]:
-    """Yield what a reader of the report should know about the bill of a recording."""
+    """Yield the assumptions about the bill of a recording, for the notes of the report."""
     if "recorded" in policies and not recording.billed:
         yield "no billed usage"
     if recording.lost:
-        yield "begins in the middle; what the first request sent before counts as conversation that is not recorded"
+        yield "begins in the middle; the unrecorded part of its first request counts as earlier conversation"
     elif recording.lost is None and recording.billed and sum(recording.prefix) > _MUCH_PREFIX:
         yield (
             f"sent more than {_MUCH_PREFIX:,} tokens before the first recorded message, which count as system prompt "

@@ -259,9 +259,9 @@ def _sized(
 ) -> tuple[list[RecordedRequest], tuple[int, ...], int]:
     """Set block sizes by the bill; return the requests, the pieces of the prefix, and the lost past in tokens.
 
-    Content that was billed but not recorded is added to the requests as attachments. What the first request sent before
-    the recorded messages is a system prompt with tools. In a recording that begins late most of it is a lost past, and
-    ``usual`` is the size of the system prompt if the bill shows none.
+    Content that was billed but not recorded is added to the requests as attachments. The first request
+    sent a system prompt with tools before the recorded messages. In a recording that begins late most of that is a lost
+    past, and ``usual`` is the size of the system prompt if the bill shows none.
     """
     first = steps[0].billed
     assert first is not None
@@ -286,7 +286,7 @@ def _sized(
         removed = grown - spread < -_REMOVED and before.last is not None and not cut
         total = step.billed.input
         unseen = max(0, grown - spread)
-        past = 0 if out else min(unseen, max(0, step.billed.read - base))  # what the cache had before the recording
+        past = 0 if out else min(unseen, max(0, step.billed.read - base))  # the cache had it before the recording
         before_it = (_unseen(step, past, sizes, "-past", is_long=True),) if past else ()
         is_lost = usual is not None and not out
         lost += unseen if is_lost else 0
@@ -316,7 +316,7 @@ def _after_cuts(steps: list[RecordedRequest]) -> Iterator[int]:
 
 
 def _cold_reads(steps: list[RecordedRequest], most: int) -> Iterator[int]:
-    """Yield what requests read after a pause, less than so many tokens: a system prompt that other sessions share."""
+    """Yield the tokens that requests read after a pause, if fewer than ``most``: a prompt that other sessions share."""
     first = steps[0].billed
     if first is not None and 0 < first.read < first.input / 2:  # the pause was before it
         yield first.read

@@ -182,7 +182,7 @@ def _first_visible(activity: Activity, visible: Container[str]) -> float:
 def _spoken_lines(activity: Activity, tokens: int, visible: Container[str]) -> dict[str, list[tuple[int, str]]]:
     """Return the chosen sentences of the agent by request, those of one reply on one line, with their places.
 
-    A mark stands where sentences between two of them are left out.
+    A mark shows where sentences between two of them are left out.
     """
     lines: dict[str, list[tuple[int, str]]] = {}
     for handle, sentences in request_words(activity, tokens, visible).items():
@@ -200,7 +200,7 @@ def _spoken_lines(activity: Activity, tokens: int, visible: Container[str]) -> d
 def request_words(activity: Activity, tokens: int, visible: Container[str] = ()) -> dict[str, list[SpokenSentence]]:
     """Return sentences of the agent by request: first those that a short answer needs, then the most telling.
 
-    What repeats them, and what only announces a call, gets the room that they leave, the most telling first again.
+    Sentences that repeat them or only announce a call get the room that is left, the most telling first again.
     """
     last = activity.last_reply
     replies = [reply for reply in activity.replies if reply.text != last and reply.uuid not in visible]
