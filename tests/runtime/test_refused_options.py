@@ -77,3 +77,34 @@ def test_a_corrected_fact_decides_and_its_option_is_not_dropped_later() -> None:
     assert prepared("claude-next", corrected, temperature=0.5)["temperature"] == 0.5
     with pytest.raises(InputError, match="claude-next"):
         prepared("claude-next", temperature=0.5)
+
+
+@pytest.mark.requirement("V10")
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("temprature", "temperature"),
+        ("Temperature", "temperature"),
+        ("maxTokens", "max_tokens"),
+        ("thinkign", "thinking"),
+        ("stop_sequence", "stop_sequences"),
+        ("tool", "tools"),
+        ("sytem", "system"),
+        ("extra_header", "extra_headers"),
+        ("shap", "shape"),
+    ],
+)
+def test_a_misspelt_option_is_refused_with_the_name_that_was_meant(name: str, meant: str) -> None:
+    with pytest.raises(InputError, match=f"{name} is not a known option: did you mean {meant}[?].*extra_body"):
+        prepared("claude-haiku-4-5", **{name: 3})
+
+
+@pytest.mark.requirement("V10")
+@pytest.mark.parametrize(
+    "name",
+    ["top_a", "min_p", "seed", "models", "billing_policy", "workspace_id", "container_id", "thread_id", "fallbacks"],
+)
+def test_an_option_that_a_provider_may_have_added_passes(name: str) -> None:
+    """The twin of the test above."""
+    assert prepared("claude-haiku-4-5", **{name: 3})[name] == 3
+    assert prepared("claude-haiku-4-5", extra_body={"temprature": 3})["extra_body"] == {"temprature": 3}

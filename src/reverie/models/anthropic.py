@@ -13,6 +13,7 @@ from urllib.parse import quote
 from ..conversation.tokens.window import MILLION
 from ..conversation.wire.betas import beta_needs
 from ..conversation.wire.carried_items import without_carried
+from ..conversation.wire.options import SDK_ARGUMENTS
 from ..model_facts import bare_model, facts_of
 from ..ports import Capabilities
 from .failures import failure_of_exception
@@ -25,10 +26,8 @@ if TYPE_CHECKING:
 
 _MILLION_BETA: Final = "context-1m-2025-08-07"
 _DIAGNOSIS_BETA: Final = "cache-diagnosis-2026-04-07"
-# The SDK's own arguments, which are not part of the body.
 _SAMPLING: Final = ("temperature", "top_p", "top_k")
 _SAMPLING_VERSION: Final = "2023-06-01"  # later ones, which the SDK sends by itself, refuse sampling options
-_SDK_ARGUMENTS: Final = frozenset({"betas", "extra_body", "extra_headers", "extra_query", "stream", "timeout"})
 
 
 class AnthropicModel(SdkModel):
@@ -93,7 +92,7 @@ def wire_request(request: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, 
 
     A request with ``max_tokens`` 0 only fills the cache, and the provider refuses to stream it.
     """
-    body = {key: value for key, value in request.items() if key not in _SDK_ARGUMENTS}
+    body = {key: value for key, value in request.items() if key not in SDK_ARGUMENTS}
     if "messages" in body:
         body["messages"] = without_carried(body["messages"])
     extra: Any = request.get("extra_body")

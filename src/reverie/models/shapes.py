@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, Literal, TypeAlias, cast
+from typing import Any, Literal, TypeAlias, cast
 
 import msgspec
 
 from ..conversation.entries import clean
 from ..conversation.wire.carried_items import without_carried
+from ..conversation.wire.options import SDK_ARGUMENTS
 from ..errors import InputError
 from ..model_facts import ModelFacts, facts_of
 from .chat_reply import ChatAssembly
@@ -17,7 +18,6 @@ from .responses_reply import compact_body, compaction_reply, reply_of_response
 from .responses_request import responses_body
 
 Shape: TypeAlias = Literal["messages", "chat", "responses"]
-_SDK_ARGUMENTS: Final = ("stream", "extra_headers", "extra_body", "extra_query", "timeout")
 
 
 def shaped_request(
@@ -33,7 +33,7 @@ def shaped_request(
     if shape == "messages" and not carries_items:
         return request
     facts = facts or facts_of(str(request.get("model") or ""))
-    rest = {key: request[key] for key in _SDK_ARGUMENTS if key in request}
+    rest = {key: request[key] for key in request if key in SDK_ARGUMENTS - {"betas"}}
     if shape == "chat":
         body = chat_body(request, limit_field=limit_field_of(facts), facts=facts)
         _check_tools(body, facts)

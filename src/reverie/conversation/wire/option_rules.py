@@ -7,16 +7,13 @@ from functools import partial
 from typing import Any, Final
 
 from .block_rules import EXTRA, Fault, is_list, is_object, unknown_tag
+from .options import REQUEST_FIELDS
 from .problem import RequestRules
 
-_KNOWN: Final = frozenset(
-    [
-        *("model", "max_tokens", "messages", "system", "tools", "tool_choice", "stream", "stop_sequences"),
-        *("temperature", "top_p", "top_k", "metadata", "thinking", "cache_control", "container", "context_management"),
-        *("compaction", "diagnostics", "fallback_credit_token", "fallbacks", "inference_geo", "mcp_servers"),
-        *("output_config", "output_format", "service_tier", "speed", "thread", "user_profile_id"),
-    ]
-)
+FIELDS: Final = REQUEST_FIELDS | {
+    *("model", "messages", "system", "tools", "cache_control"),
+    *("fallback_credit_token", "fallbacks", "thread", "user_profile_id"),
+}
 _THINKING_FIELDS: Final[Mapping[str, frozenset[str]]] = {
     "adaptive": frozenset({"type", "display", "block_binding"}),
     "enabled": frozenset({"type", "display", "block_binding", "budget_tokens"}),
@@ -43,7 +40,7 @@ def option_faults(request: Mapping[str, Any], rules: RequestRules) -> Iterator[F
     ``context_management`` and ``compaction`` have rules of their own, and so have tools.
     """
     for name in request:
-        if name not in _KNOWN:
+        if name not in FIELDS:
             yield str(name), EXTRA
     model = request.get("model")
     if not (isinstance(model, str) and model):

@@ -25,6 +25,8 @@ REQUEST_FIELDS: Final = frozenset(
         *("output_config", "output_format", "service_tier", "speed"),
     }
 )
+SDK_ARGUMENTS: Final = frozenset({"betas", "extra_body", "extra_headers", "extra_query", "stream", "timeout"})
+"""Arguments of an SDK's call, which are not part of the body."""
 
 
 def opening_of(prefix: PrefixRendered, called: Iterable[str] = ()) -> dict[str, Any]:
@@ -97,6 +99,16 @@ def options_of(prefix: PrefixRendered, tools: list[Block]) -> dict[str, Any]:
     if facts is not None:
         options["max_tokens"] = min(DEFAULT_MAX_TOKENS, facts.max_output_tokens)
     return {**options, **{key: value for key, value in given.items() if key not in refused}}
+
+
+def similar_field(name: str) -> str:
+    """Return the field or argument that an unknown name is probably meant to be; empty if it may be a new one."""
+    from difflib import get_close_matches
+
+    from .option_rules import FIELDS
+
+    known = FIELDS | SDK_ARGUMENTS | {"shape", "seed", "models"}  # the last two are other providers' fields
+    return "" if name in known else next(iter(get_close_matches(name.lower(), known, n=1, cutoff=0.86)), "")
 
 
 def refused_options(options: Mapping[str, Any], tools: list[Block], facts: ModelFacts | None) -> dict[str, str]:

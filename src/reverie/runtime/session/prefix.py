@@ -12,7 +12,7 @@ from ...conversation.entries import as_logged
 from ...conversation.view import View
 from ...conversation.wire.betas import BetaNeed, beta_needs
 from ...conversation.wire.blocks import check_content
-from ...conversation.wire.options import REQUEST_FIELDS, declared_tools, refused_options, tools_of
+from ...conversation.wire.options import REQUEST_FIELDS, declared_tools, refused_options, similar_field, tools_of
 from ...conversation.wire.request import CONTINUE, ends_with_reply
 from ...conversation.wire.schemas import takes_inputs_of
 from ...errors import InputError, SessionError
@@ -100,6 +100,12 @@ class RequestOptions:
             check_content("system", system)
         body = {key: value for key, value in options.items() if key in REQUEST_FIELDS}
         extras = {key: value for key, value in options.items() if key not in REQUEST_FIELDS}
+        for name in extras:
+            if meant := similar_field(name):
+                raise InputError(
+                    f"{name} is not a known option: did you mean {meant}? If the provider's API has it, "
+                    f"pass extra_body={{{name!r}: ...}}"
+                )
         return RequestOptions(model, system, tools, body, extras, betas_of(options))
 
     def extras_for(self, request: Mapping[str, Any], view: View) -> Mapping[str, Any]:
