@@ -18,7 +18,7 @@ import jsonschema
 import psycopg
 import pytest
 
-from postgres_server import PostgresServer
+from postgres_server import TENANT_ROLE, PostgresServer
 from reverie import Session
 from reverie.cache.ledger import LedgerCall
 from reverie.cache.usage import Usage
@@ -224,6 +224,31 @@ def test_many_processes_may_migrate_at_once(postgres_server: PostgresServer, ask
         made = list(pool.map(lambda _: migrate(url).pending, range(8)))
     assert sorted(made) == [()] * 7 + [tuple(names)]
     assert status(url).applied == tuple(names)
+
+
+@pytest.mark.parametrize("option", ["--grant", "--worker"])
+def test_a_dry_run_of_migrate_refuses_the_roles_that_the_real_run_refuses(
+    postgres_server: PostgresServer, reverie: Reverie, option: str
+) -> None:
+    name = option.replace("--", "with_")
+    with psycopg.connect(postgres_server.url, autocommit=True) as connection:
+        for text in ("DROP DATABASE IF EXISTS", "DROP ROLE IF EXISTS", "CREATE DATABASE", "CREATE ROLE"):
+            connection.execute(f"{text} {name}".encode())
+    url, app_url = (one.replace("/postgres?", f"/{name}?") for one in (postgres_server.url, postgres_server.app_url))
+
+    def migrated(url: str, role: str, *more: str) -> tuple[int, str]:
+        code, _, err = reverie("db", "migrate", "--database", url, option, role, *more)
+        return code, err
+
+    for _ in range(2):  # without tables and with them
+        for role, code in (("nobody", 2), (TENANT_ROLE, 0)):
+            tried = migrated(url, role, "--dry-run")
+            assert tried == migrated(url, role)
+            assert tried[0] == code
+        assert 'role "nobody" does not exist' in migrated(url, "nobody", "--dry-run")[1]
+    tried = migrated(app_url, name, "--dry-run")
+    assert tried == migrated(app_url, name)
+    assert "run it as the owner of the tables" in tried[1]
 
 
 def test_a_database_of_an_older_version_keeps_its_rows_when_it_is_migrated(

@@ -47,11 +47,11 @@ def migrate(url: str | None, grant: str, worker: str, dry_run: bool, as_json: bo
     """
     where = _url(url)
     made = _migrations().migrate(where, dry_run=dry_run, grant=grant)
+    if worker:
+        _migrations().migrate(where, dry_run=dry_run, grant=worker)
     if not dry_run:
         from ...runtime.jobs.engine import install
 
-        if worker:
-            _migrations().migrate(where, grant=worker)
         install(where, grant=grant, worker=worker)
     if as_json:
         emit_json(

@@ -21,6 +21,12 @@ CREATE TABLE IF NOT EXISTS reverie.migrations (
     number int PRIMARY KEY, name text NOT NULL, applied timestamptz NOT NULL DEFAULT now()
 )
 """
+_CAN_WRITE: Final = """
+SELECT pg_has_role(%(role)s, 'USAGE') IS NOT NULL, has_table_privilege(%(role)s, entries, 'INSERT')
+    OR has_table_privilege(entries, 'INSERT WITH GRANT OPTION')
+FROM to_regclass('reverie.entries') AS entries
+"""
+"""Fails for a role that does not exist; the second value is NULL if the tables do not."""
 
 
 @record
@@ -69,7 +75,10 @@ def migrate(url: str, *, dry_run: bool = False, grant: str = "") -> DatabaseStat
     """
     with _connected(url) as connection:
         if dry_run:
-            return _status(connection, url)
+            before = _status(connection, url)
+            if grant:
+                _check_grant(connection, before, grant)
+            return before
         with connection.transaction():
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
             before = _status(connection, url)
@@ -92,11 +101,15 @@ def migrate(url: str, *, dry_run: bool = False, grant: str = "") -> DatabaseStat
                     "REVOKE UPDATE, DELETE ON reverie.audit FROM {}",
                 ):
                     connection.execute(sql.SQL(text).format(role))
-                granted = connection.execute("SELECT has_table_privilege(%s, 'reverie.entries', 'INSERT')", (grant,))
-                if granted.fetchone() != (True,):  # for a role that may not grant, GRANT is only a warning
-                    told = f"{before.role} may not grant rights to {grant}; run it as the owner of the tables"
-                    raise StorageError(f"cannot use {before.database}: {told}", path=before.database)
+                _check_grant(connection, before, grant)  # for a role that may not grant, GRANT is only a warning
         return before
+
+
+def _check_grant(connection: psycopg.Connection[Row], found: DatabaseStatus, role: str) -> None:
+    """Raise unless a role exists and may write, or may be allowed to, if the tables exist."""
+    if connection.execute(_CAN_WRITE, {"role": role}).fetchone() == (True, False):
+        told = f"{found.role} may not grant rights to {role}; run it as the owner of the tables"
+        raise StorageError(f"cannot use {found.database}: {told}", path=found.database)
 
 
 def _status(connection: psycopg.Connection[Row], url: str) -> DatabaseStatus:
