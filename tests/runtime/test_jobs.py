@@ -37,6 +37,7 @@ from reverie.runtime.memory.shared_journal import StoredJournal
 from reverie.runtime.places.projects import project_slug
 from reverie.runtime.places.storage import storage_of
 from reverie.settings import Settings
+from reverie.storage.postgres.migrate import migrate
 from reverie.values import replace
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("alone_with_jobs")]
@@ -171,6 +172,28 @@ def test_a_role_that_may_not_use_the_jobs_is_told_which_rights_it_needs(
     url = postgres_server.url.replace("postgres@", f"{tenant}@")
     with closing(JobQueue(url, tenant)) as queue, pytest.raises(StorageError, match=r"the rights that .* --grant ROLE"):
         queue.jobs()
+
+
+def test_a_database_that_is_read_only_is_told_in_one_line_that_names_the_primary_server(
+    postgres_server: PostgresServer, tmp_path: Path, settings: Settings, tenant: str
+) -> None:
+    with psycopg.connect(postgres_server.url, autocommit=True) as connection:
+        connection.execute(f'CREATE ROLE "{tenant}" LOGIN IN ROLE {WORKER_ROLE}'.encode())
+        connection.execute(f'ALTER ROLE "{tenant}" SET default_transaction_read_only = on'.encode())
+        connection.execute(f"INSERT INTO {SCHEMA}.worker_roles VALUES (%s)".encode(), (tenant,))
+    url = postgres_server.url.replace("postgres@", f"{tenant}@")
+    acts = [
+        lambda: talk(replace(settings, database=url), tmp_path, "one", "Hello."),
+        lambda: JobQueue(url, tenant).put("retain"),
+        lambda: work(url, settings),
+        lambda: migrate(url, grant=tenant),
+        lambda: install(url, grant=tenant),
+    ]
+    for act in acts:
+        with pytest.raises(StorageError, match=r"is read-only for this role; give the URL of the primary") as caught:
+            act()
+        assert "transaction" not in str(caught.value)
+        assert "\n" not in str(caught.value)
 
 
 def test_an_unknown_kind_of_job_is_refused(queue: JobQueue) -> None:

@@ -20,7 +20,7 @@ from procrastinate.schema import SchemaManager
 from psycopg import sql
 
 from ...errors import StorageError
-from ...storage.postgres.connections import parameters, place_of
+from ...storage.postgres.connections import explained, parameters, place_of
 from .queue import SCHEMA
 
 _LOCK: Final = 7_250_123_904_511_786_002
@@ -72,8 +72,9 @@ def install(url: str, *, grant: str = "", worker: str = "") -> bool:
                 connection.execute(known.format(sql.Identifier(SCHEMA)), (worker,))
             return is_new
     except psycopg.Error as error:
-        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise StorageError(f"cannot create the job tables of {place_of(url)}: {first}", path="database") from error
+        raise StorageError(
+            f"cannot create the job tables of {place_of(url)}: {explained(error)}", path="database"
+        ) from error
 
 
 class _Jobs(JobManager):

@@ -16,7 +16,7 @@ from procrastinate.retry import RetryDecision
 
 from ...errors import ModelError, ReverieError, SessionBusy, StorageError
 from ...settings import Settings
-from ...storage.postgres.connections import UNREACHABLE, first_line, place_of
+from ...storage.postgres.connections import UNREACHABLE, explained, place_of
 from .engine import worker_app, worker_parameters
 from .queue import KINDS, QUEUE, SCHEMA, JobArguments, JobQueue, Kind, task_name
 from .tasks import run_job
@@ -91,9 +91,9 @@ async def run_worker(
                 _log.warning(_COUNTED_AS_DEAD, stalled_seconds)
                 continue
             if once or not was_reached or not isinstance(problem, UNREACHABLE):
-                told = f"cannot run the jobs of {place_of(url)}: {first_line(problem)}; check server, URL and role"
-                raise StorageError(f"{told}, and run 'reverie db migrate --worker ROLE'", path="database") from error
-            _log.warning("the database cannot be used now, and the worker waits for it: %s", first_line(problem))
+                told = explained(problem, "check server, URL and role, and run 'reverie db migrate --worker ROLE'")
+                raise StorageError(f"cannot run the jobs of {place_of(url)}: {told}", path="database") from error
+            _log.warning("the database cannot be used now, and the worker waits for it: %s", explained(problem))
         await anyio.sleep(_PAUSE_SECONDS)
 
 

@@ -167,15 +167,18 @@ def _reason(error: psycopg.Error) -> str:
     ):
         return "its tables are missing or of another version; run: reverie db migrate"
     if isinstance(error, errors.InsufficientPrivilege):
-        return (
-            f"{first_line(error)}; the role needs the tenant that is configured and the rights that "
-            "'reverie db migrate --grant ROLE' gives"
+        rights = (
+            "the role needs the tenant that is configured and the rights that 'reverie db migrate --grant ROLE' gives"
         )
+        return explained(error, rights)
     if isinstance(error, UNREACHABLE):
-        return f"{first_line(error)}; check that the server runs, and the URL with its user and password"
-    return first_line(error)
+        return explained(error, "check that the server runs, and the URL with its user and password")
+    return explained(error)
 
 
-def first_line(error: psycopg.Error) -> str:
-    """Return the first line of a database's error, which has no values of rows."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+def explained(error: psycopg.Error, advice: str = "") -> str:
+    """Return the first line of a database's error, which has no values of rows, and what to do."""
+    if isinstance(error, errors.ReadOnlySqlTransaction):
+        return "it is read-only for this role; give the URL of the primary server, with a role that may write"
+    first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    return f"{first}; {advice}" if advice else first

@@ -12,7 +12,7 @@ from psycopg import sql
 
 from ...errors import NewerVersion, StorageError
 from ...values import record
-from .connections import Row, first_line, parameters, place_of
+from .connections import Row, explained, parameters, place_of
 
 _LOCK: Final = 7_250_123_904_511_786_001
 """The key of the advisory lock that one migrating process holds."""
@@ -145,6 +145,5 @@ def _connected(url: str) -> Generator[psycopg.Connection[Row]]:
         with psycopg.connect(autocommit=True, **parameters(url)) as connection:
             yield connection
     except psycopg.Error as error:
-        raise StorageError(
-            f"cannot use {place}: {first_line(error)}; check server, URL and role", path=place
-        ) from error
+        told = explained(error, "check server, URL and role")
+        raise StorageError(f"cannot use {place}: {told}", path=place) from error
