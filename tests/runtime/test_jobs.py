@@ -27,7 +27,7 @@ from procrastinate.manager import JobManager
 
 from postgres_server import TENANT_ROLE, WORKER_ROLE, PostgresServer
 from reverie import Session
-from reverie.errors import InputError, StorageError
+from reverie.errors import InputError, NewerVersion, StorageError
 from reverie.runtime.jobs import worker
 from reverie.runtime.jobs.engine import install, worker_app
 from reverie.runtime.jobs.queue import SCHEMA, JobArguments, JobQueue, Kind
@@ -221,14 +221,17 @@ def test_a_worker_ends_although_a_job_waits_for_its_next_attempt(
         role: postgres_server.url.replace("postgres@/postgres", f"{role}@/{name}")
         for role in (name, TENANT_ROLE, WORKER_ROLE)
     }
+    migrate(urls[name], grant=WORKER_ROLE)
     install(urls[name], grant=TENANT_ROLE, worker=WORKER_ROLE)
-    if is_older:
-        with psycopg.connect(urls[name]) as connection:
+    with psycopg.connect(urls[name]) as connection:
+        connection.execute("DROP TABLE reverie.words")
+        if is_older:
             connection.execute("DROP POLICY workers ON reverie_jobs.procrastinate_jobs")
+    if is_older:
         install(urls[name], worker=WORKER_ROLE)
     with closing(JobQueue(urls[TENANT_ROLE], tenant)) as queue:
         queue.put("index")
-        ((kind, result),) = work(urls[WORKER_ROLE], settings)  # the tables of sessions are missing, so it fails
+        ((kind, result),) = work(urls[WORKER_ROLE], settings)  # the table of words is missing, so it fails
         assert (kind, result.split(":")[0]) == ("index", "failed")
         assert [(row.status, row.attempts) for row in queue.jobs()] == [("todo", 1)]
 
@@ -416,6 +419,44 @@ def test_a_worker_of_a_database_that_cannot_be_reached_says_so_in_one_line(setti
     with pytest.raises(StorageError, match="/nowhere") as raised:
         anyio.run(partial(run_worker, url, settings))
     assert "hidden-word" not in str(raised.value)
+
+
+@pytest.mark.requirement("X4")
+def test_a_worker_leaves_the_jobs_of_a_database_that_a_newer_version_migrated_to_others(
+    postgres_server: PostgresServer, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = f"newer_{os.urandom(4).hex()}"
+    with psycopg.connect(postgres_server.url, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}".encode())
+    owner, app, workers = (
+        postgres_server.url.replace("postgres@", f"{role}@").replace("/postgres?", f"/{name}?")
+        for role in ("postgres", TENANT_ROLE, WORKER_ROLE)
+    )
+    for role in (TENANT_ROLE, WORKER_ROLE):
+        migrate(owner, grant=role)
+    install(owner, grant=TENANT_ROLE, worker=WORKER_ROLE)
+    here = replace(settings, database=app)
+    project = talk(here, tmp_path, "one", "Please fix the parser. It fails on empty input.")
+
+    def become(change: str) -> None:
+        with psycopg.connect(owner) as connection:
+            connection.execute(change.encode())
+
+    def become_newer(*_: Any) -> str:
+        become("INSERT INTO reverie.migrations (number, name) VALUES (9999, '9999_later')")
+        raise StorageError("its tables are of another version", path="database")
+
+    with closing(JobQueue(app, here.tenant or "")) as queue:
+        queue.put("notes", project=project, session="one")
+        monkeypatch.setattr(worker, "run_job", become_newer)  # the tables change while it runs
+        for _ in range(2):
+            with pytest.raises(NewerVersion, match=r"9999_later.*upgrade") as caught:
+                work(workers, here)
+            assert "\n" not in str(caught.value)
+            assert [(row.status, row.attempts, row.at) for row in queue.jobs()] == [("todo", 0, None)]
+        monkeypatch.undo()
+        become("DELETE FROM reverie.migrations WHERE number = 9999")
+        assert work(workers, here) == [("notes", "updated 5 sections of the notes")]
 
 
 def test_a_worker_behind_a_pooler_that_has_no_options_says_so(settings: Settings) -> None:

@@ -14,13 +14,14 @@ from typing import Any, Final, LiteralString
 import psycopg
 from procrastinate import App, PsycopgConnector
 from procrastinate.exceptions import ConnectorException, UniqueViolation
-from procrastinate.jobs import Status
+from procrastinate.jobs import Job, Status
 from procrastinate.manager import JobManager
 from procrastinate.schema import SchemaManager
 from psycopg import sql
 
-from ...errors import StorageError
+from ...errors import NewerVersion, StorageError
 from ...storage.postgres.connections import explained, parameters, place_of
+from ...storage.postgres.migrate import check_version
 from .queue import SCHEMA
 
 _LOCK: Final = 7_250_123_904_511_786_002
@@ -43,6 +44,10 @@ _LATER: Final[dict[LiteralString, LiteralString]] = {
     ),
 }
 """Later changes of the tables, by the query that finds each if it was made."""
+_NOT_TRIED: Final = """
+UPDATE procrastinate_jobs SET attempts = attempts - 1, priority = 0, scheduled_at = NULL
+WHERE id = %(id)s AND status = 'todo'
+"""
 
 
 def install(url: str, *, grant: str = "", worker: str = "") -> bool:
@@ -80,13 +85,29 @@ def install(url: str, *, grant: str = "", worker: str = "") -> bool:
 class _Jobs(JobManager):
     """The engine's access to jobs, which another worker may have taken up and ended while this one was away."""
 
+    def __init__(self, connector: PsycopgConnector, url: str) -> None:
+        super().__init__(connector)
+        self._url = url
+
+    async def fetch_job(self, *args: Any, **kwargs: Any) -> Job | None:
+        """Take a job; raise ``NewerVersion`` if a newer Reverie changed the tables."""
+        await self._check_version()
+        return await super().fetch_job(*args, **kwargs)
+
+    async def _check_version(self) -> None:
+        found = await self.connector.execute_query_all_async("SELECT name FROM reverie.migrations ORDER BY number")
+        check_version((row["name"] for row in found), self._url)
+
     async def finish_job_by_id_async(self, *args: Any, **kwargs: Any) -> None:
         """End a job, unless another worker has."""
         with _ended_already():
             await super().finish_job_by_id_async(*args, **kwargs)
 
     async def retry_job_by_id_async(self, job_id: int, *args: Any, **kwargs: Any) -> None:
-        """Queue a job again, or delete it if its successor waits: the next run of a timer, for one."""
+        """Queue a job again, or delete it if its successor waits: the next run of a timer, for one.
+
+        An attempt on tables that a newer Reverie changed meanwhile does not count, and the job waits for no time.
+        """
         try:
             with _ended_already():
                 await super().retry_job_by_id_async(job_id, *args, **kwargs)
@@ -94,6 +115,10 @@ class _Jobs(JobManager):
             if not isinstance(error.__context__, psycopg.errors.UniqueViolation):
                 raise
             await self.finish_job_by_id_async(job_id, Status.ABORTED, delete_job=True)
+        try:
+            await self._check_version()
+        except NewerVersion:
+            await self.connector.execute_query_async(_NOT_TRIED, id=job_id)
 
 
 @contextmanager
@@ -113,6 +138,7 @@ def worker_parameters(url: str) -> dict[str, Any]:
 
 def worker_app(url: str) -> App:
     """Return the engine's application for a worker, which sees the jobs of all tenants."""
-    app = App(connector=PsycopgConnector(kwargs=worker_parameters(url)))
-    app.job_manager = _Jobs(app.connector)
+    connector = PsycopgConnector(kwargs=worker_parameters(url))
+    app = App(connector=connector)
+    app.job_manager = _Jobs(connector, url)
     return app

@@ -14,7 +14,7 @@ from procrastinate.exceptions import ConnectorException
 from procrastinate.jobs import DeleteJobCondition, Job
 from procrastinate.retry import RetryDecision
 
-from ...errors import ModelError, ReverieError, SessionBusy, StorageError
+from ...errors import ModelError, NewerVersion, ReverieError, SessionBusy, StorageError
 from ...settings import Settings
 from ...storage.postgres.connections import UNREACHABLE, explained, place_of
 from .engine import worker_app, worker_parameters
@@ -74,7 +74,8 @@ async def run_worker(
     """Run queued jobs until the task is cancelled; with ``once``, until no job is left that may run.
 
     A database that was reached once and goes away is waited for. A worker that was away itself, so that others counted
-    it as dead, registers again. Another problem of the database is a ``StorageError``.
+    it as dead, registers again. A database that a newer Reverie migrated is a ``NewerVersion``, and its jobs are left
+    to others; another problem of the database is a ``StorageError``.
     """
     was_reached = False
     while True:
@@ -87,6 +88,8 @@ async def run_worker(
             problem = _database_problem(error)
             if problem is None:
                 raise
+            if isinstance(problem, NewerVersion):
+                raise problem from None
             if isinstance(problem, psycopg.errors.ForeignKeyViolation):  # its row among the workers was deleted
                 _log.warning(_COUNTED_AS_DEAD, stalled_seconds)
                 continue
@@ -128,7 +131,7 @@ async def _run(
         group.cancel_scope.cancel()
 
 
-def _database_problem(error: BaseException) -> psycopg.Error | None:
+def _database_problem(error: BaseException) -> psycopg.Error | NewerVersion | None:
     """Return the error of the database that an error is or comes from; None if there is another cause."""
     if isinstance(error, BaseExceptionGroup):
         inner: list[BaseException] = list(error.exceptions)  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
@@ -136,7 +139,7 @@ def _database_problem(error: BaseException) -> psycopg.Error | None:
         return found[0] if all(found) else None
     if isinstance(error, ConnectorException) and error.__cause__ is not None:
         return _database_problem(error.__cause__)
-    return error if isinstance(error, psycopg.Error) else None
+    return error if isinstance(error, psycopg.Error | NewerVersion) else None
 
 
 def _add_task(app: App, kind: Kind, url: str, settings: Settings, listener: Listener | None) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
+from functools import cache
 from importlib.resources import files
 from typing import Final
 
@@ -51,6 +52,7 @@ class DatabaseStatus:
     role: str
 
 
+@cache
 def migrations() -> tuple[Migration, ...]:
     """Return the migrations of this version in their order."""
     found = [
@@ -60,6 +62,15 @@ def migrations() -> tuple[Migration, ...]:
         Migration(int(one.name.split("_")[0]), one.name.removesuffix(".sql"), one.read_text(encoding="utf-8"))
         for one in sorted(found, key=lambda one: one.name)
     )
+
+
+def check_version(applied: Iterable[str], url: str) -> None:
+    """Raise ``NewerVersion`` if a migration of a database is not one of this version."""
+    known = {one.name for one in migrations()}
+    if unknown := [name for name in applied if name not in known]:
+        raise NewerVersion(
+            f"{place_of(url)} was migrated by a newer Reverie ({unknown[-1]}); upgrade this one", path="database"
+        )
 
 
 def status(url: str) -> DatabaseStatus:
@@ -113,15 +124,11 @@ def _check_grant(connection: psycopg.Connection[Row], found: DatabaseStatus, rol
 
 
 def _status(connection: psycopg.Connection[Row], url: str) -> DatabaseStatus:
-    known = {one.name for one in migrations()}
     there = connection.execute("SELECT to_regclass('reverie.migrations') IS NOT NULL").fetchone()
     applied: list[str] = []
     if there is not None and there[0]:
         applied = [name for (name,) in connection.execute("SELECT name FROM reverie.migrations ORDER BY number")]
-    if unknown := [name for name in applied if name not in known]:
-        raise NewerVersion(
-            f"{place_of(url)} was migrated by a newer Reverie ({unknown[-1]}); upgrade this one", path="database"
-        )
+    check_version(applied, url)
     role = connection.execute(
         "SELECT current_user, rolsuper OR rolbypassrls FROM pg_roles WHERE rolname = current_user"
     ).fetchone()
