@@ -13,7 +13,7 @@ from urllib.parse import quote
 from ..conversation.tokens.window import MILLION
 from ..conversation.wire.betas import beta_needs
 from ..conversation.wire.carried_items import without_carried
-from ..conversation.wire.options import SDK_ARGUMENTS
+from ..conversation.wire.fields import SDK_ARGUMENTS
 from ..model_facts import bare_model, facts_of
 from ..ports import Capabilities
 from .failures import failure_of_exception

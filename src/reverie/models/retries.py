@@ -18,7 +18,8 @@ from typing import Any, Final
 
 import anyio
 
-from ..conversation.wire.options import REQUEST_FIELDS, refused_options
+from ..conversation.wire.fields import REQUEST_FIELDS
+from ..conversation.wire.options import refused_options
 from ..errors import InputError, ModelError, ModelUnavailable, ReplyBroken
 from ..model_facts import facts_of
 from ..ports import Capabilities, Connectable, Model, Reply, ReplyDelta

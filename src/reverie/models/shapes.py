@@ -9,7 +9,7 @@ import msgspec
 
 from ..conversation.entries import clean
 from ..conversation.wire.carried_items import without_carried
-from ..conversation.wire.options import SDK_ARGUMENTS
+from ..conversation.wire.fields import SDK_ARGUMENTS
 from ..errors import InputError
 from ..model_facts import ModelFacts, facts_of
 from .chat_reply import ChatAssembly

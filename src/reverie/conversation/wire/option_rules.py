@@ -7,13 +7,9 @@ from functools import partial
 from typing import Any, Final
 
 from .block_rules import EXTRA, Fault, is_list, is_object, unknown_tag
-from .options import REQUEST_FIELDS
+from .fields import FIELDS
 from .problem import RequestRules
 
-FIELDS: Final = REQUEST_FIELDS | {
-    *("model", "messages", "system", "tools", "cache_control"),
-    *("fallback_credit_token", "fallbacks", "thread", "user_profile_id"),
-}
 _THINKING_FIELDS: Final[Mapping[str, frozenset[str]]] = {
     "adaptive": frozenset({"type", "display", "block_binding"}),
     "enabled": frozenset({"type", "display", "block_binding", "budget_tokens"}),

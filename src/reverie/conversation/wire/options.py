@@ -9,6 +9,7 @@ from typing import Any, Final, cast
 from ...model_facts import ModelFacts, default_model, facts_of
 from ..decisions import PrefixRendered
 from .blocks import Block, text_block
+from .fields import REQUEST_FIELDS
 
 DEFAULT_MAX_TOKENS: Final = 8_000
 _NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,128}\Z")
@@ -18,15 +19,6 @@ _TOOL_KEYS: Final = frozenset(
         *("allowed_callers", "input_examples", "eager_input_streaming"),
     }
 )
-REQUEST_FIELDS: Final = frozenset(
-    {
-        *("max_tokens", "tool_choice", "stream", "stop_sequences", "temperature", "top_p", "top_k", "metadata"),
-        *("thinking", "container", "context_management", "compaction", "diagnostics", "inference_geo", "mcp_servers"),
-        *("output_config", "output_format", "service_tier", "speed"),
-    }
-)
-SDK_ARGUMENTS: Final = frozenset({"betas", "extra_body", "extra_headers", "extra_query", "stream", "timeout"})
-"""Arguments of an SDK's call, which are not part of the body."""
 
 
 def opening_of(prefix: PrefixRendered, called: Iterable[str] = ()) -> dict[str, Any]:
@@ -99,16 +91,6 @@ def options_of(prefix: PrefixRendered, tools: list[Block]) -> dict[str, Any]:
     if facts is not None:
         options["max_tokens"] = min(DEFAULT_MAX_TOKENS, facts.max_output_tokens)
     return {**options, **{key: value for key, value in given.items() if key not in refused}}
-
-
-def similar_field(name: str) -> str:
-    """Return the field or argument that an unknown name is probably meant to be; empty if it may be a new one."""
-    from difflib import get_close_matches
-
-    from .option_rules import FIELDS
-
-    known = FIELDS | SDK_ARGUMENTS | {"shape", "seed", "models"}  # the last two are other providers' fields
-    return "" if name in known else next(iter(get_close_matches(name.lower(), known, n=1, cutoff=0.86)), "")
 
 
 def refused_options(options: Mapping[str, Any], tools: list[Block], facts: ModelFacts | None) -> dict[str, str]:

@@ -12,7 +12,8 @@ from ...conversation.entries import as_logged
 from ...conversation.view import View
 from ...conversation.wire.betas import BetaNeed, beta_needs
 from ...conversation.wire.blocks import check_content
-from ...conversation.wire.options import REQUEST_FIELDS, declared_tools, refused_options, similar_field, tools_of
+from ...conversation.wire.fields import REQUEST_FIELDS, similar_field
+from ...conversation.wire.options import declared_tools, refused_options, tools_of
 from ...conversation.wire.request import CONTINUE, ends_with_reply
 from ...conversation.wire.schemas import takes_inputs_of
 from ...errors import InputError, SessionError
