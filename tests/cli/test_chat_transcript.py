@@ -15,7 +15,7 @@ from log_script import Script, call
 from log_script import text as text_block
 from reverie.cli.terminal.colours import Paint
 from reverie.cli.terminal.markdown import blocks_of, markdown_lines
-from reverie.cli.terminal.recent_messages import last_exchange
+from reverie.cli.terminal.sessions import last_exchange
 from reverie.cli.terminal.transcript import Transcript
 from reverie.events import (
     CacheBroken,

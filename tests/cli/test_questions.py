@@ -25,6 +25,7 @@ from prompt_toolkit.output import DummyOutput
 from reverie.cli.terminal import screen as screens
 from reverie.cli.terminal.approval import ScreenApprover
 from reverie.cli.terminal.colours import Paint
+from reverie.cli.terminal.keys import bind_keys
 from reverie.cli.terminal.plain import LineApprover
 from reverie.cli.terminal.questions import Choice, Option
 from reverie.cli.terminal.screen import Screen
@@ -103,6 +104,7 @@ def person(cwd: Path) -> Iterator[Person]:
         patch.setattr(screens, "call_later", lambda _, act: timers.append(act))
         with create_app_session(input=pipe, output=DummyOutput()):
             screen = Screen(colour=False, history=InMemoryHistory(), completer=DummyCompleter())
+            bind_keys(screen)
             with set_app(screen.app):
                 yield Person(screen, timers, cwd)
 

@@ -16,7 +16,7 @@ from log_script import Script, call, text
 from reverie import FileStorage, Library, Settings
 from reverie.cli.terminal.colours import Paint
 from reverie.cli.terminal.commands import run_command
-from reverie.cli.terminal.recent_messages import logged_entries
+from reverie.cli.terminal.sessions import logged_entries
 from reverie.cli.terminal.transcript import Transcript
 from reverie.memories.store.frontmatter import parse
 from reverie.models import ScriptedModel

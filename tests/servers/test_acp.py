@@ -36,7 +36,7 @@ from acp.stdio import spawn_agent_process  # noqa: E402
 
 from reverie.cli.hosts.acp import EditorCommands  # noqa: E402
 from reverie.cli.terminal.calls import call_title  # noqa: E402
-from reverie.cli.terminal.recent_messages import remove_if_unused  # noqa: E402
+from reverie.cli.terminal.sessions import remove_if_unused  # noqa: E402
 from reverie.errors import InputError  # noqa: E402
 from reverie.servers.acp.content import prompt_of, servers_of  # noqa: E402
 from reverie.servers.acp.editor_session import EditorSession  # noqa: E402

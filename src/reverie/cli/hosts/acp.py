@@ -44,7 +44,7 @@ def command(model: str | None, permission_mode: str | None, max_turns: int | Non
     from ...servers.acp.server import AcpServer, ServerOptions, serve
     from ...servers.acp.transport import open_stdio
     from ..terminal.calls import call_title
-    from ..terminal.recent_messages import remove_if_unused
+    from ..terminal.sessions import remove_if_unused
 
     settings = load_settings()
     if model is not None:

@@ -80,7 +80,7 @@ async def show_context(chat: Chat, rest: str) -> None:
     from ...runtime.session.limits import reported_window
     from ..costs.context import draw
     from ..costs.window_usage import window_usage
-    from .recent_messages import logged_entries
+    from .sessions import logged_entries
 
     agent = chat.agent
     entries = await to_thread.run_sync(logged_entries, agent)
@@ -98,7 +98,7 @@ async def show_context(chat: Chat, rest: str) -> None:
 async def show_cost(chat: Chat, rest: str) -> None:
     """Show the cost and the cache use of the session."""
     from ...runtime.agent.status import Meter
-    from .recent_messages import logged_entries
+    from .sessions import logged_entries
 
     status = chat.agent.status()
     usage = Meter(await to_thread.run_sync(logged_entries, chat.agent)).usage
@@ -213,7 +213,7 @@ async def reload(chat: Chat, rest: str) -> None:
 
 async def show_notes(chat: Chat, rest: str) -> None:
     """Show the running notes of the session."""
-    from .recent_messages import written_notes
+    from .sessions import written_notes
 
     text = await to_thread.run_sync(written_notes, chat.agent)
     if text.strip():

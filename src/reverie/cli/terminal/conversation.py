@@ -31,10 +31,11 @@ from .colours import Paint
 from .commands import COMMANDS, MODES, run_command
 from .completion import InputCompleter, project_files
 from .footer import BYPASS_MEANS, Part, footer_parts, thousands
+from .keys import bind_keys
 from .options import Options
 from .questions import Option
-from .recent_messages import remove_if_unused, was_used
 from .screen import Screen, open_history
+from .sessions import remove_if_unused, was_used
 from .states import Effect, Kind, State, Step
 from .transcript import Transcript
 
@@ -73,6 +74,7 @@ class Conversation:
         self._meanings = {name: command.meaning for name, command in COMMANDS.items()}
         completer = InputCompleter(self._meanings, lambda: self._files, self._values)
         self.screen = Screen(colour=colour, history=open_history(settings.home / "history"), completer=completer)
+        bind_keys(self.screen)
         self.screen.vim = settings.vim_keys
         self.transcript = Transcript(
             self.screen.app.write_above,
@@ -169,7 +171,7 @@ class Conversation:
 
     def _greet(self, *, resumed: bool) -> None:
         if resumed:
-            from .recent_messages import last_exchange
+            from .sessions import last_exchange
 
             prompt, events = last_exchange(self.agent.session.view)
             self.transcript.note(f"continuing {self.agent.name}")

@@ -29,7 +29,7 @@ from .colours import Paint
 from .footer import footer_parts
 from .options import Options
 from .print_mode import EXIT_CODES, OTHER_END, STDIN_LINES, QueryResult, on_signal, print_warning, put
-from .recent_messages import remove_if_unused
+from .sessions import remove_if_unused
 from .transcript import ENDS
 
 NO_COLOUR = Paint(colour=False)

@@ -1,4 +1,4 @@
-"""The bottom part of the terminal: live lines, the input or a question, completions, the footer, and the keys."""
+"""The bottom part of the terminal: live lines, the input or a question, completions, and the footer."""
 
 from __future__ import annotations
 
@@ -16,12 +16,10 @@ from prompt_toolkit.application import run_in_terminal
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import Completer
 from prompt_toolkit.enums import EditingMode
-from prompt_toolkit.filters import Condition, Filter, has_completions, is_searching
+from prompt_toolkit.filters import Condition, has_completions
 from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples
 from prompt_toolkit.history import FileHistory, History
-from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.key_binding.vi_state import InputMode
-from prompt_toolkit.keys import Keys
 from prompt_toolkit.layout import ConditionalContainer, Dimension, HSplit, Layout, Window
 from prompt_toolkit.layout.controls import BufferControl, FormattedTextControl
 from prompt_toolkit.output import ColorDepth
@@ -29,7 +27,6 @@ from prompt_toolkit.search import stop_search
 from prompt_toolkit.styles import Style
 from prompt_toolkit.widgets import SearchToolbar
 
-from .attached_files import image_path
 from .colours import STYLES
 from .footer import Part, footer_lines
 from .inline import InlineApplication
@@ -89,7 +86,6 @@ class Screen:
         self._search = SearchToolbar(ignore_case=True)
         self.app = InlineApplication(
             layout=self._layout(),
-            key_bindings=key_bindings(self),
             style=Style.from_dict({name: words for name, (_, words) in STYLES.items()} if colour else {}),
             color_depth=None if colour else ColorDepth.DEPTH_1_BIT,
         )
@@ -368,132 +364,3 @@ def open_history(path: Path) -> History:
     os.close(os.open(path, os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
     path.chmod(0o600)
     return FileHistory(str(path))
-
-
-def key_bindings(screen: Screen) -> KeyBindings:
-    """Return the key bindings of a screen, which override prompt_toolkit's own editing keys."""
-    keys = KeyBindings()
-    _bind_choice(keys, screen)
-    _bind_typing(keys, screen)
-    _bind_other_programs(keys, screen)
-    _bind_interrupts(keys, screen)
-    return keys
-
-
-def _bind_choice(keys: KeyBindings, screen: Screen) -> None:
-    choosing = Condition(lambda: screen.choice is not None)
-    typing = Condition(lambda: screen.is_typing)
-
-    def bind(names: tuple[Keys | str, ...], when: Filter, act: Callable[[Choice, KeyPressEvent], None]) -> None:
-        def handle(event: KeyPressEvent) -> None:
-            if screen.choice is not None:
-                act(screen.choice, event)
-
-        for name in names:
-            keys.add(name, filter=choosing & when, eager=True)(handle)
-
-    def press(choice: Choice, event: KeyPressEvent) -> None:
-        text = event.data
-        if event.key_sequence[0].key == Keys.BracketedPaste and text.strip():
-            screen.begin_text(choice.begin(_pasted(text)))
-        elif len(text) == 1 and text.isprintable() and (begun := choice.press(text)):
-            screen.begin_text(begun)
-
-    bind(("up", "c-p"), ~has_completions, lambda choice, _: choice.move(-1))
-    bind(("down", "c-n"), ~has_completions, lambda choice, _: choice.move(1))
-    bind(("tab",), ~typing, lambda choice, _: choice.move(1))
-    bind(("enter",), ~typing, lambda choice, _: choice.accept())
-    bind(("c-o",), ~typing, lambda choice, event: screen.on_open())
-    bind((Keys.Any,), ~typing, press)
-
-
-def _pasted(text: str) -> str:
-    text = text.replace("\r\n", "\n").replace("\r", "\n")
-    return image_path(text) or text
-
-
-def _is_typing(screen: Screen) -> Filter:
-    return Condition(lambda: screen.is_typing) & ~is_searching
-
-
-def _bind_typing(keys: KeyBindings, screen: Screen) -> None:
-    typing = _is_typing(screen)
-
-    @keys.add("enter", filter=typing)
-    def _(event: KeyPressEvent) -> None:
-        buffer = screen.buffer
-        state = buffer.complete_state
-        if state is not None and state.current_completion is not None:
-            buffer.apply_completion(state.current_completion)
-            if not buffer.text.startswith("/"):
-                return
-        if buffer.document.text_before_cursor.endswith("\\") and buffer.document.is_cursor_at_the_end:
-            buffer.delete_before_cursor()
-            buffer.insert_text("\n")
-            return
-        screen.submit()
-
-    @keys.add("escape", "enter", filter=typing)
-    @keys.add("c-j", filter=typing)
-    def _(event: KeyPressEvent) -> None:
-        screen.buffer.insert_text("\n")
-
-    @keys.add("tab", filter=typing)
-    def _(event: KeyPressEvent) -> None:
-        buffer = screen.buffer
-        if buffer.complete_state is None:
-            buffer.start_completion(select_first=True)
-        elif len(buffer.complete_state.completions) == 1:
-            buffer.apply_completion(buffer.complete_state.completions[0])
-        else:
-            buffer.complete_next()
-
-
-def _bind_other_programs(keys: KeyBindings, screen: Screen) -> None:
-    """Bind the keys that give the terminal to the editor or to the shell that started this program."""
-    typing = _is_typing(screen)
-
-    @keys.add("c-x", "c-e", filter=typing)
-    def _(event: KeyPressEvent) -> None:
-        screen.buffer.open_in_editor(validate_and_handle=False)
-
-    @keys.add("c-v", filter=typing)
-    def _(event: KeyPressEvent) -> None:
-        screen.on_paste_image()
-
-    @keys.add(Keys.BracketedPaste, filter=typing)
-    def _(event: KeyPressEvent) -> None:
-        screen.buffer.insert_text(_pasted(event.data))
-
-    @keys.add("c-o", filter=typing)
-    def _(event: KeyPressEvent) -> None:
-        screen.on_open()
-
-    @keys.add("c-z", filter=typing)
-    def _(event: KeyPressEvent) -> None:
-        event.app.suspend_to_background()
-
-
-def _bind_interrupts(keys: KeyBindings, screen: Screen) -> None:
-    """Bind Esc, Ctrl-C and Ctrl-D in every state of the screen; the states decide on the effect."""
-    typing = _is_typing(screen)
-    is_open = Condition(lambda: screen.input_line.has_menu or screen.input_line.has_question)
-    stops = is_open | Condition(lambda: screen.activity() is not None)
-
-    @keys.add("s-tab", filter=typing & ~has_completions & Condition(lambda: screen.choice is None))
-    def _(event: KeyPressEvent) -> None:
-        screen.on_mode()
-
-    # Eager, so that the interruption does not wait for a key that might follow.
-    @keys.add("escape", filter=stops, eager=True)
-    def _(event: KeyPressEvent) -> None:
-        screen.on_key("escape", screen.input_line)
-
-    @keys.add("c-c", eager=True)
-    @keys.add("<sigint>")
-    def _(event: KeyPressEvent) -> None:
-        screen.on_key("ctrl-c", screen.input_line)
-
-    @keys.add("c-d", filter=is_open | Condition(lambda: not screen.buffer.text), eager=True)
-    def _(event: KeyPressEvent) -> None:
-        screen.on_key("ctrl-d", screen.input_line)

@@ -78,7 +78,7 @@ async def show_diff(chat: Chat, rest: str) -> None:
 async def export(chat: Chat, rest: str) -> None:
     """Write the session as readable text into a new file, by default NAME.md in the working directory."""
     from ..sessions.transcript import of_entries
-    from .recent_messages import logged_entries
+    from .sessions import logged_entries
 
     path = chat.agent.cwd / Path(rest or f"{chat.agent.name}.md").expanduser()
     entries = await to_thread.run_sync(logged_entries, chat.agent)
@@ -158,7 +158,7 @@ async def start_init(chat: Chat, rest: str) -> None:
 
 async def retry(chat: Chat, rest: str) -> None:
     """Send the last prompt again."""
-    from .recent_messages import last_exchange
+    from .sessions import last_exchange
 
     prompt, _ = last_exchange(chat.agent.session.view)
     if not prompt:
