@@ -21,7 +21,7 @@ from reverie.conversation.entries import ASSISTANT, Entry
 OUTCOMES = ("error", "fix", "outcome")
 EVIDENCE_CHARS = 860  # about 240 tokens
 LOOKING = frozenset(
-    ("ls", "cat", "head", "tail", "grep", "rg", "find", "sed", "awk", "wc", "pwd", "echo", "which", "tree", "for")
+    ("ls", "cat", "head", "tail", "grep", "rg", "find", "sed", "awk", "wc", "pwd", "echo", "which", "tree", "nl", "for")
 )
 LOOKING_GIT = frozenset(
     ("log", "show", "diff", "status", "ls-tree", "ls-files", "blame", "branch", "cat-file", "rev-parse", "reflog")
