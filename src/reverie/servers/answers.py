@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import closing, contextmanager
 from datetime import datetime
 from itertools import accumulate
@@ -58,13 +58,11 @@ class ToolAnswers:
         *,
         home: Path | None = None,
         all_projects: bool = False,
-        clock: Callable[[], datetime] = utc_now,
     ) -> None:
         """Serve these projects, or search ``all_projects``; ``home`` replaces the home directory of the settings."""
         self.projects = projects
         self.all_projects = all_projects
         self._home = home
-        self._clock = clock
         self._opened: dict[tuple[Path, Path | None], tuple[Memory, Lock]] = {}
         self._opening = Lock()
         self._run = os.urandom(2).hex()
@@ -75,7 +73,7 @@ class ToolAnswers:
         self, project: ServedProject, query: str, limit: int, *, everything: bool = False, offset: int = 0
     ) -> Answer:
         """Return memories certain to help with a query, or ``everything`` that fits, fenced, from ``offset`` on."""
-        tag, now = os.urandom(_TAG_BYTES).hex(), self._clock()
+        tag, now = os.urandom(_TAG_BYTES).hex(), utc_now()
         with self._memory(project) as memory:
             found = memory.recall(_non_empty("query", query), limit=offset + limit, everything=everything)[offset:]
             shown = [_shown(one, memory.path_of(one.file), tag, now) for one in found]
@@ -181,7 +179,7 @@ class ToolAnswers:
         on = settings.switches.memory
         with closing(storage_of(settings)) as storage:
             logs = [one for one in logs_in(storage) if one.key.split("/")[1] == project.slug]
-        today = iso(self._clock().timestamp())[:10]
+        today = iso(utc_now().timestamp())[:10]
         with open_ledger(settings) as ledger:
             calls = ledger.calls(day=today)
         spent = sum(call.usd or 0.0 for call in calls)
@@ -214,7 +212,7 @@ class ToolAnswers:
 
     def source_of(self, client: str) -> str:
         """Return the source name for memories that a client saves: its name, the day and this server's run."""
-        return f"mcp-{_word(client)}-{self._clock().strftime('%Y%m%d')}-{self._run}"
+        return f"mcp-{_word(client)}-{utc_now().strftime('%Y%m%d')}-{self._run}"
 
     def _settings(self, project: ServedProject) -> Settings:
         return load_settings(home=self._home, project=project.directory)

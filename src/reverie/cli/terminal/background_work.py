@@ -20,11 +20,10 @@ if TYPE_CHECKING:
 class AnsweredPrompt:
     """Answers one prompt to its end: also the results of agents that work in the background after the first reply."""
 
-    def __init__(self, agent: Agent, wait_seconds: float | None, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, agent: Agent, wait_seconds: float | None) -> None:
         """Wait for agents that long after the first reply; with None, do not wait and ask nothing more."""
         self._agent = agent
         self._wait_seconds = wait_seconds
-        self._clock = clock
         self._waiting = CancelScope()
         self.is_interrupted = False
         """Whether a signal ended the wait for agents."""
@@ -43,11 +42,11 @@ class AnsweredPrompt:
         await self._ask(prompt)
         if self._wait_seconds is None:
             return
-        deadline = self._clock() + self._wait_seconds
+        deadline = time.monotonic() + self._wait_seconds
         while is_complete() and not self.is_interrupted:
             unseen: list[str] = []
             with CancelScope() as self._waiting:
-                unseen = await self._agent.wait_agents(max(0.0, deadline - self._clock()))
+                unseen = await self._agent.wait_agents(max(0.0, deadline - time.monotonic()))
             if not unseen:
                 return
             if not self.is_interrupted:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -40,14 +38,13 @@ class DreamScheduler:
         settings: Settings,
         *,
         tasks: TaskGroup | None = None,
-        clock: Callable[[], float] = time.time,
     ) -> None:
         self._session = session
         self._project = project
         self._settings = settings
         self._tasks = tasks
         self._directory = memory_directory(project, settings)
-        self._gate = gate_of(self._directory, settings, project_slug(project), clock=clock)
+        self._gate = gate_of(self._directory, settings, project_slug(project))
         self.started = 0
         """The number of dreams this agent has started."""
 

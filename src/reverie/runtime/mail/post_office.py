@@ -66,7 +66,6 @@ class PostOffice:
         queues: LocalQueues | None = None,
         bridge: Bridge | None = None,
         max_chars: int = MAX_CHARS,
-        clock: Callable[[], float] = time.time,
         on_user: Callable[[Letter], None] | None = None,
         on_shutdown: Callable[[str], None] | None = None,
     ) -> None:
@@ -81,7 +80,6 @@ class PostOffice:
         self._queues = queues or LocalQueues()
         self._bridge = bridge
         self._max_chars = max_chars
-        self._clock = clock
         self._on_user = on_user
         self._on_shutdown = on_shutdown
         self._avoided: dict[tuple[str, ...], float] = {}
@@ -142,7 +140,7 @@ class PostOffice:
     async def _to_user(self, content: _Content, show: Callable[[Letter], None]) -> str:
         """Show a message to the user, and leave it in the user's mailbox if there is one."""
         team = self._mailbox.team if self._mailbox is not None else "default"
-        show(content.letter((team, self.name), (team, USER), 1, self._clock()))
+        show(content.letter((team, self.name), (team, USER), 1, time.time()))
         if self._mailbox is None or USER not in await to_thread.run_sync(self._mailbox.others):
             return "Shown to the user."
         await self._mailed(self._mailbox, USER, None, content)
@@ -183,7 +181,7 @@ class PostOffice:
         if not id.strip():
             raise InputError("the address has no id: use 'bridge:<id>'")
         team = self._mailbox.team if self._mailbox is not None else "default"
-        return await self._bridge.carry(id, content.letter((team, self.name), ("bridge", "bridge"), 1, self._clock()))
+        return await self._bridge.carry(id, content.letter((team, self.name), ("bridge", "bridge"), 1, time.time()))
 
     async def _mailed(
         self, mailbox: Mailbox, name: str, team: str | None, content: _Content, *, carried: bool = True
@@ -219,7 +217,7 @@ class PostOffice:
 
     def _stamped(self, near: LetterQueue, content: _Content) -> Letter:
         team = self._mailbox.team if self._mailbox is not None else near.mailbox.team if near.mailbox else "default"
-        return content.letter((team, self.name), (team, near.name), near.next_number(), self._clock())
+        return content.letter((team, self.name), (team, near.name), near.next_number(), time.time())
 
 
 class _Content:

@@ -7,7 +7,7 @@ small model reads only the end of it, uncached.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 import anyio
 from anyio import to_thread
@@ -46,7 +46,6 @@ class Narrator:
         policy: RelayPolicy,
         *,
         say: Callable[[str], None],
-        sleep: Callable[[float], Any] = anyio.sleep,
     ) -> None:
         self._member = member
         self._session = session
@@ -54,7 +53,6 @@ class Narrator:
         self._small = small
         self._policy = policy
         self._say = say
-        self._sleep = sleep
         self.refused: list[str] = []
         """The reasons why lines of the model were not shown."""
 
@@ -62,7 +60,7 @@ class Narrator:
         """Write lines until cancelled; after a model error emit one event and return."""
         try:
             while True:
-                await self._sleep(self._policy.progress_seconds)
+                await anyio.sleep(self._policy.progress_seconds)
                 if self._session.view.last_reply_time:
                     await self.once()
         except ReverieError as error:

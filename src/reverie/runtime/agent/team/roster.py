@@ -112,9 +112,8 @@ MemberRun = Callable[[TeamMember], Awaitable[RunEnd]]
 class Roster:
     """All agents under one main agent, at every depth; limits on their number and cost count all of them."""
 
-    def __init__(self, policy: RelayPolicy, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, policy: RelayPolicy) -> None:
         self.policy = policy
-        self.clock = clock
         self.agents: dict[str, TeamMember] = {}
 
     def start_problem(self, depth: int, prompt_chars: int) -> str:
@@ -130,7 +129,7 @@ class Roster:
 
     def over_limit(self, member: TeamMember) -> str:
         """Return a text about the limit that an agent or the whole team has reached; empty if none."""
-        seconds = self.clock() - member.began
+        seconds = time.monotonic() - member.began
         return over_limit(self.policy, turns=member.turns, tokens=member.tokens, seconds=seconds, family_usd=self.usd)
 
     def family(self, id: str) -> list[TeamMember]:

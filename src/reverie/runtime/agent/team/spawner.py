@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Final
@@ -58,7 +59,6 @@ class Spawner:
         self._starter = starter
         self._id = id
         self._emit = emit
-        self._clock = roster.clock
         self._kinds: Mapping[str, AgentKind] = {}
         self._own: dict[str, TeamMember] = {}
         self._undelivered: list[AgentResult] = []
@@ -92,7 +92,7 @@ class Spawner:
 
     def statuses(self) -> list[AgentStatus]:
         """Return the state of every agent of the whole team, in the order of their start."""
-        return [one.status(self._clock()) for one in self.roster.agents.values()]
+        return [one.status(time.monotonic()) for one in self.roster.agents.values()]
 
     # -- starting
 
@@ -118,7 +118,7 @@ class Spawner:
             depth=self.depth + 1,
             parent=self._id,
             background=background,
-            began=self._clock(),
+            began=time.monotonic(),
             line="Starting",
         )
         self.roster.agents[member.id] = member  # before the first await: a parallel start must count this one
@@ -129,7 +129,7 @@ class Spawner:
             reason = f"{name} was requested"
             await self._session.log.decide(AgentSpawned(Cause(_LAYER, reason), member.id, prompt[:4_000], options))
         except BaseException:
-            member.state, member.ended = "failed", self._clock()
+            member.state, member.ended = "failed", time.monotonic()
             member.done.set()
             raise
         self._emit(AgentStarted(self._session.name, member.id, name, member.description, background))
@@ -209,7 +209,7 @@ class Spawner:
         if member.outcome is not None:
             return
         member.state = "killed" if member.why else _STATES.get(end.status, "failed")
-        member.ended = self._clock()
+        member.ended = time.monotonic()
         limit = min(self.roster.policy.max_result_chars, self._session.parts.offload.policy.default_limit_chars)
         text = end.text
         result = text if len(text) <= limit else f"{text[:limit]}\n[cut here: {len(text) - limit:,} characters more]"
@@ -276,7 +276,7 @@ class Spawner:
         """Wait until the agent with this id ends and return its state; raise ``InputError`` for an unknown id."""
         member = self._member(agent)
         await member.done.wait()
-        return member.status(self._clock())
+        return member.status(time.monotonic())
 
     # -- stopping
 
@@ -317,7 +317,7 @@ class Spawner:
                 await self._end(one, RunEnd("killed", "", why))
         for one in families:
             if not one.done.is_set():
-                one.state, one.ended = "killed", self._clock()
+                one.state, one.ended = "killed", time.monotonic()
                 one.done.set()
 
     def _member(self, agent: str) -> TeamMember:

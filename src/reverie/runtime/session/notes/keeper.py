@@ -63,7 +63,6 @@ class NotesKeeper:
         activity: SessionActivity,
         *,
         root: str = "",
-        clock: Callable[[], float] | None = None,
     ) -> None:
         """Keep the notes file in a session's folder; ``root`` is the storage's directory, for a person's path."""
         self.forks: Forks | None = None
@@ -77,7 +76,7 @@ class NotesKeeper:
         self._key = f"{folder}/{NOTES_FILE}"
         self._damaged = f"{folder}/{DAMAGED}"
         self._root = root
-        self._clock = clock or anyio.current_time
+        self._clock: Callable[[], float] = anyio.current_time
         self._activity = activity
         self._running: anyio.Event | None = None
         self._since = 0.0
