@@ -61,11 +61,6 @@ def reported_window(model: Model) -> int | None:
     return None if given == _table_window(model.model_id, (), None).tokens else given
 
 
-def compact_at(model: str, settings: Settings, betas: tuple[str, ...] = ()) -> int:
-    """Return the token count at which a session with this model is compacted automatically."""
-    return thresholds_for(window_of(model, settings, betas), settings).auto_compact
-
-
 def thresholds_for(window: Window, settings: Settings, learned: int | None = None) -> Thresholds:
     """Return the token counts at which a window warns, compacts and blocks.
 
