@@ -93,12 +93,11 @@ def index_context(
     *,
     path: str,
     tag: str,
-    scope: Scope = "private",
     unconfirmed: Collection[str] = (),
     expired: Collection[str] = (),
 ) -> str:
     """Return the index as text for the first user message, fenced and labelled, with marks as in ``index_lines``."""
-    return fenced_index(index_lines(index, unconfirmed, expired), path=path, tag=tag, scope=scope)
+    return fenced_index(index_lines(index, unconfirmed, expired), path=path, tag=tag)
 
 
 def index_lines(index: LoadedIndex, unconfirmed: Collection[str] = (), expired: Collection[str] = ()) -> str:

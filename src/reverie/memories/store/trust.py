@@ -34,10 +34,10 @@ LABELS: Final[dict[Trust, str]] = {
 _CLAIMS: Final[dict[str, Trust]] = {"": "agent", **{trust: trust for trust in TRUSTS}}
 
 
-def worst(inputs: Iterable[Trust], *, default: Trust = "agent") -> Trust:
-    """Return the lowest trust of these inputs, which content made from them gets; without any, ``default``."""
+def worst(inputs: Iterable[Trust]) -> Trust:
+    """Return the lowest trust of these inputs, which content made from them gets; without any, ``agent``."""
     ranked = [TRUSTS.index(trust) for trust in inputs]
-    return TRUSTS[max(ranked)] if ranked else default
+    return TRUSTS[max(ranked)] if ranked else "agent"
 
 
 def claimed(word: str) -> Trust:

@@ -75,12 +75,10 @@ class Dreams:
         *,
         project: str | os.PathLike[str],
         model: Model | None = None,
-        search: Transcripts | None = None,
-        session: str = "",
         clock: Callable[[], datetime] = utc_now,
         remote: str = "",
     ) -> None:
-        """Prepare dreams over a project's memories, local ones without ``model``; events name ``session``.
+        """Prepare dreams over a project's memories, local ones without ``model``.
 
         ``remote`` is the slug of a project whose files are not on this machine.
         """
@@ -92,8 +90,6 @@ class Dreams:
         self._remote = remote
         self._slug = remote or project_slug(self._project)
         self._model = model
-        self._search = search
-        self._session = session
         self._clock = clock
         self._store = MemoryStore(self._root, clock=clock, shared=memory.shared)
         self._shared = memory.shared
@@ -141,9 +137,7 @@ class Dreams:
     async def _run(self, began: datetime, options: _RunOptions) -> DreamReport:
         dream = f"d{began.strftime('%Y%m%dT%H%M%S%f')[:-3]}-{secrets.token_hex(3)}"
         at = began.timestamp()
-        progress = ProgressWriter(
-            self._root, dream, began=at, session=self._session, listener=options.listener, to_file=not options.dry_run
-        )
+        progress = ProgressWriter(self._root, dream, began=at, listener=options.listener, to_file=not options.dry_run)
         started = time.monotonic()
         report = DreamReport(dream, "failed", stamp(began), dry_run=options.dry_run)
         try:
@@ -168,7 +162,7 @@ class Dreams:
         if self._model is not None and before.files:
             support = await to_thread.run_sync(Support, old)
             with opened_search(self._settings) as search:
-                tools = self._tools(before, local, support, self._search or search)
+                tools = self._tools(before, local, support, search)
                 spent = await self._run_model(self._model, tools, report.dream, progress, started)
             copy, statements, asked = tools.files, tools.statements, tuple(tools.questions)
             kept, made = await to_thread.run_sync(
@@ -326,7 +320,7 @@ class Dreams:
 
     async def watch(self) -> AsyncIterator[DreamChanged]:
         """Yield the changes of the running dream until it ends; if none is running, the last dream's end, once."""
-        async for change in progress_events(self._root, session=self._session):
+        async for change in progress_events(self._root):
             yield change
 
     def _settle(self) -> None:

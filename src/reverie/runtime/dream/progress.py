@@ -64,7 +64,6 @@ class ProgressWriter:
         dream: str,
         *,
         began: float,
-        session: str = "",
         listener: Callable[[DreamChanged], None] | None = None,
         to_file: bool = True,
     ) -> None:
@@ -75,7 +74,6 @@ class ProgressWriter:
         self._text = ""
         self._root = root
         self._dream = dream
-        self._session = session
         self._listener = listener
         self._to_file = to_file
         if to_file:
@@ -108,7 +106,7 @@ class ProgressWriter:
             with suppress(OSError, StorageError):
                 self._append(json.dumps(line).encode() + b"\n")
         if self._listener is not None:
-            self._listener(DreamChanged(self._session, self._dream, self.state, text, self.tools, list(self.paths)))
+            self._listener(DreamChanged("", self._dream, self.state, text, self.tools, list(self.paths)))
 
     def _append(self, line: bytes) -> None:
         descriptor = open_file(self._root, FILE, os.O_WRONLY | os.O_APPEND)

@@ -65,7 +65,6 @@ class SessionRecall:
         memories: MemorySearch | str | os.PathLike[str],
         model: Model | None = None,
         *,
-        team: str | os.PathLike[str] | None = None,
         tasks: TaskGroup | None = None,
         policy: RecallPolicy | None = None,
         clock: Callable[[], datetime] = utc_now,
@@ -77,7 +76,7 @@ class SessionRecall:
         """
         self._session = session
         if not isinstance(memories, MemorySearch):
-            memories = MemorySearch(memories, team=team, embedder=settings_embedder(session.policy.settings))
+            memories = MemorySearch(memories, embedder=settings_embedder(session.policy.settings))
         self._search = memories
         self._policy = policy or RecallPolicy()
         self._clock = clock

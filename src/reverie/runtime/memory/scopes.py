@@ -158,14 +158,13 @@ class Scopes:
         names = [self.name(scope, file) for scope, file in found]
         return self.stores["private"].surfaced(names)
 
-    def links(self, files: set[str], *, but: Iterable[str] = ()) -> list[str]:
-        """Return the files of the memories whose text links to any of these files, without those in ``but``."""
+    def links(self, files: set[str]) -> list[str]:
+        """Return the files of the other memories whose text links to any of these files."""
         found: list[str] = []
-        skipped = {*files, *but}
         stems = {file.rsplit("/", 1)[-1].removesuffix(".md") for file in files}
         for scope, store in self.stores.items():
             for head in store.scan().memories:
-                memory = store.get(head.file) if head.file not in skipped else None
+                memory = store.get(head.file) if head.file not in files else None
                 if memory and any(f"[[{stem}]]" in memory.body or f"({stem}.md)" in memory.body for stem in stems):
                     found.append(self.name(scope, head.file))
         return found

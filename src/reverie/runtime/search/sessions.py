@@ -12,7 +12,7 @@ import sqlite3
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from ...conversation.authorship import own_words
 from ...conversation.entries import Entry, decode_entry
@@ -430,14 +430,14 @@ def opened_search(
     settings: Settings,
     *,
     progress: Callable[[int, int], None] | None = None,
-    listener: Listener | None = None,
     embedder: Embedder | None = None,
 ) -> Generator[SessionSearch]:
     """Open a search over the sessions of the configured storage in a context."""
-    with closing(storage_of(settings)) as storage:
-        given: dict[str, Any] = {"progress": progress, "listener": listener, "embedder": embedder}
-        with SessionSearch(settings.home, storage=storage, **given) as search:
-            yield search
+    with (
+        closing(storage_of(settings)) as storage,
+        SessionSearch(settings.home, storage=storage, progress=progress, embedder=embedder) as search,
+    ):
+        yield search
 
 
 def _inode(path: Path) -> int:

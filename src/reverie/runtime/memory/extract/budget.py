@@ -1,4 +1,4 @@
-"""The tokens and the money that one kind of background work used today."""
+"""The tokens and the money that extraction used today."""
 
 from __future__ import annotations
 
@@ -13,13 +13,10 @@ from ...session.ledger import open_ledger
 
 
 class DailyBudget:
-    """Compares today's use (in UTC) by one source with a budget: added calls and, with settings, the ledger's."""
+    """Compares today's use (in UTC) by extraction with a budget: added calls and, with settings, the ledger's."""
 
-    def __init__(
-        self, *, settings: Settings | None = None, source: str = "extract", clock: Callable[[], float] = time.time
-    ) -> None:
+    def __init__(self, *, settings: Settings | None = None, clock: Callable[[], float] = time.time) -> None:
         self._settings = settings
-        self._source = source
         self._clock = clock
         self._day: str = ""
         self._tokens = 0
@@ -37,7 +34,7 @@ class DailyBudget:
         used, cost = self._tokens, self._usd
         if self._settings is not None:
             with open_ledger(self._settings) as ledger:
-                calls = ledger.calls(source=self._source, day=self._day)
+                calls = ledger.calls(source="extract", day=self._day)
             used = max(used, sum(call.actual.input + call.actual.output for call in calls))
             cost = max(cost, sum(call.usd or 0.0 for call in calls))
         if used >= tokens:

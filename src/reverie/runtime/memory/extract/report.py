@@ -67,14 +67,13 @@ class Extraction:
         self,
         memory: Memory,
         *,
-        instructions: Sequence[str] = (),
         trust: Trust = "unconfirmed",
         embed: Embed | None = None,
         dry_run: bool = False,
     ) -> None:
         """Save memories with this trust unless this is a dry run."""
         self._memory = memory
-        self._instructions, self._dry_run = instructions, dry_run
+        self._dry_run = dry_run
         self._trust: Trust = trust
         self._past = PastSayings(embed=embed)
         self._known: list[MemoryRecord] | None = None
@@ -87,7 +86,7 @@ class Extraction:
         if self._known is None:
             self._known = list(known_memories(self._memory))
         said = list(sayings_of(session, entries))
-        made = extract(session, entries, self._past, self._known, instructions=self._instructions, trust=self._trust)
+        made = extract(session, entries, self._past, self._known, trust=self._trust)
         self._past.add(said)
         outcome = ExtractionOutcome(session, len(said))
         outcome.refused.extend(RefusedCandidate(f"{session} {message}", why) for message, why in made.refused)
