@@ -95,13 +95,12 @@ class TextNames:
         return name in self._distinct or name in (self._words if _WORD.fullmatch(name) else self._text)
 
 
-def mine(text: str, *, spoken: bool = False, errors: bool = True, quoting: bool = False) -> Counter[Identifier]:
+def mine(text: str, *, spoken: bool = False, errors: bool = True) -> Counter[Identifier]:
     """Return how often each exact name occurs in a text; numbers only if a person wrote it (``spoken``).
 
-    With ``errors``, error lines are counted too; with ``quoting``, only those that begin with the error itself,
-    which excludes prose about errors. Of a text over 400,000 characters only both ends are scanned.
+    With ``errors``, error lines are counted too. Of a text over 400,000 characters only both ends are scanned.
     """
-    names, words = _parts(text, spoken=spoken, errors=errors, quoting=quoting)
+    names, words = _parts(text, spoken=spoken, errors=errors)
     found = Counter(names)
     for word, count in Counter(words).items():
         for one in _names_in(word):
@@ -165,7 +164,10 @@ def mine_entries(entries: Iterable[Entry]) -> Counter[Identifier]:
 def _parts(
     text: str, *, spoken: bool = False, errors: bool = True, quoting: bool = False
 ) -> tuple[list[Identifier], list[str]]:
-    """Return the error lines, links and numbers in a text, and the other words that may have names."""
+    """Return the error lines, links and numbers in a text, and the other words that may have names.
+
+    With ``quoting``, error lines are only those that begin with the error itself, which excludes prose about errors.
+    """
     names: list[Identifier] = []
     if len(text) > _SCANNED:
         text = f"{text[: _SCANNED // 2]}\n{text[-_SCANNED // 2 :]}"

@@ -90,12 +90,11 @@ class CentredEmbedder:
 class LocalEmbedder:
     """A GGUF file of an embedding model, run by llama.cpp in this process; the first text loads it."""
 
-    def __init__(self, path: str | Path, *, threads: int = 1) -> None:
+    def __init__(self, path: str | Path) -> None:
         found = Path(path).expanduser()
         if not found.is_file():
             raise ModelUnknown(f"there is no file {found}: give the path of the GGUF file of an embedding model")
         self._weights = read_weights(found.absolute())
-        self._threads = threads
         self._server: Any = None
         self._lock = Lock()
 
@@ -130,7 +129,7 @@ class LocalEmbedder:
         tokens = min(_MOST_TOKENS, self._weights.context_tokens or _MOST_TOKENS)
         params.n_ctx = params.n_batch = params.n_ubatch = tokens
         params.n_parallel = 1
-        params.cpuparams.n_threads = params.cpuparams_batch.n_threads = self._threads
+        params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
         params.hostnames, params.port, params.api_keys = ["127.0.0.1"], 0, [os.urandom(16).hex()]
         params.ui = params.warmup = False
         params.verbosity = -1

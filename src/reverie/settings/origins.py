@@ -33,27 +33,25 @@ def setting_origins(
     *,
     home: Path,
     project: Path | None = None,
-    environ: Mapping[str, str] | None = None,
     shared: Callable[[Settings], Settings] = lambda settings: settings,
 ) -> list[SettingOrigin]:
     """Return every setting with its origin, by key; a table without entries has no row.
 
     ``shared`` adds the rules and hooks of the project's file, if they are trusted.
     """
-    environment = os.environ if environ is None else environ
-    own = load_settings(home=home, project=project, environ=environment)
-    used, alone = dict(_rows(shared(own))), dict(_rows(load_settings(home=home, environ=environment)))
+    own = load_settings(home=home, project=project)
+    used, alone = dict(_rows(shared(own))), dict(_rows(load_settings(home=home)))
     defaults = dict(_rows(Settings(home=home)))
     sources = {key: str(home / FILE_NAME) for key in _keys(read_toml(home / FILE_NAME))}
     for key in used:
         if project is not None and used[key] != alone.get(key):
             users = sources.get(key, "") if key.partition(".")[0] in SHARED_KEYS else ""
             sources[key] = ", ".join(filter(None, (users, str(project / PROJECT_FILE))))
-    for key in _keys(from_environment(environment)):
+    for key in _keys(from_environment(os.environ)):
         head, _, rest = key.partition(".")
         sources[key] = f"REVERIE_SWITCH_{rest.upper()}" if head == "switches" else f"REVERIE_{head.upper()}"
-    for switch in disabled_by(environment):
-        asked = (name for name, off in DISABLERS.items() if switch in off and environment.get(name, "").strip())
+    for switch in disabled_by(os.environ):
+        asked = (name for name, off in DISABLERS.items() if switch in off and os.environ.get(name, "").strip())
         sources[f"switches.{switch}"] = next(asked)
     return [SettingOrigin(key, value, defaults.get(key), sources.get(key, "")) for key, value in sorted(used.items())]
 

@@ -121,17 +121,16 @@ def _queue_compaction(name: str, settings: Settings, asked: dict[str, Any], busy
     return 0
 
 
-async def compact_now(name: str, settings: Settings, *, dry_run: bool = False) -> dict[str, Any]:
+async def compact_now(name: str, settings: Settings) -> dict[str, Any]:
     """Compact a session without a model and return the effect, for JSON.
 
     If another process has the session open, queue the compaction for it; the result then has the key ``queued``.
     """
     try:
-        async with opened_session(name, settings, dry_run=dry_run) as session:
+        async with opened_session(name, settings, dry_run=False) as session:
             report = await session.parts.compact.plan()
-            if not dry_run:
-                await session.parts.compact.apply(report)
-            return {"session": session.name, **as_json_report(report, _prices(session)), "applied": not dry_run}
+            await session.parts.compact.apply(report)
+            return {"session": session.name, **as_json_report(report, _prices(session)), "applied": True}
     except SessionBusy:
         session, queued = queue_command(name, settings, "compact", lambda _: {}, sender="reverie compact")
         return {"session": session, "applied": False, "queued": queued}

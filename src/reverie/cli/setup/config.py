@@ -6,7 +6,7 @@ import difflib
 import os
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final, cast
 
@@ -94,7 +94,7 @@ def _origins(home: Path, here: Path) -> list[SettingOrigin]:
     return found
 
 
-def chat_model(found: Sequence[SettingOrigin], environ: Mapping[str, str] = os.environ) -> tuple[str | None, str]:
+def chat_model(found: Sequence[SettingOrigin]) -> tuple[str | None, str]:
     """Return the model that a chat uses, None if there is none, and the setting or variable that decides it."""
     from ...models.names import deciding_variable, full_name
 
@@ -102,14 +102,14 @@ def chat_model(found: Sequence[SettingOrigin], environ: Mapping[str, str] = os.e
     aliases = {
         one.key.removeprefix("model_aliases."): str(one.value) for one in found if one.key.startswith("model_aliases.")
     }
-    variable = deciding_variable(environ)
+    variable = deciding_variable(os.environ)
     if own.value is None and not variable:
         return None, (
             "no key of a provider is in the environment; set ANTHROPIC_API_KEY or OPENAI_API_KEY, or name a model: "
             "reverie config model NAME"
         )
     try:
-        name = full_name(str(own.value or ""), aliases=aliases, environ=environ)
+        name = full_name(str(own.value or ""), aliases=aliases)
     except ModelUnknown as error:
         return None, f"{str(error).partition('. ')[0]}; set by {own.source}"
     if own.value is not None:

@@ -44,6 +44,7 @@ EXTRAS = {
     "web": "httpx2",
 }
 SLOW_SYNC_MS = 20.0
+_SYNCS = 21
 
 
 @record
@@ -214,13 +215,13 @@ def lock(scratch: Path) -> Finding:
     return Finding("flock", "failed", "a lock does not block a second holder: move REVERIE_HOME to a local file system")
 
 
-def sync_time(scratch: Path, *, rounds: int = 21) -> Finding:
+def sync_time(scratch: Path) -> Finding:
     """Measure the median time of a sync, which every durable append waits for; always ok, with advice if slow."""
     name = "fdatasync" if hasattr(os, "fdatasync") else "fsync"
     sync: Callable[[int], None] = getattr(os, name)
     spent: list[float] = []
     with open(scratch, "ab", buffering=0) as file:
-        for _ in range(rounds):
+        for _ in range(_SYNCS):
             file.write(b"x" * 1_000)
             start = time.perf_counter()
             sync(file.fileno())
@@ -230,7 +231,7 @@ def sync_time(scratch: Path, *, rounds: int = 21) -> Finding:
         '; slow: with durability = "second" in config.toml a crash may lose the last second, but appends do not wait'
     )
     slow = advice if middle > SLOW_SYNC_MS else ""
-    return Finding(name, "ok", f"{middle:.2f} ms per append (median of {rounds}){slow}")
+    return Finding(name, "ok", f"{middle:.2f} ms per append (median of {_SYNCS}){slow}")
 
 
 def openat2() -> Finding:

@@ -65,7 +65,7 @@ def named_session(settings: Settings, cwd: Path, name: str) -> str:
 
 
 def earlier_sessions(
-    settings: Settings, cwd: Path, *, limit: int = LISTED, now: float | None = None, imported: bool = True
+    settings: Settings, cwd: Path, *, limit: int = LISTED, imported: bool = True
 ) -> list[EarlierSession]:
     """Return at most ``limit`` of this project's sessions that have messages, the last written first.
 
@@ -73,12 +73,11 @@ def earlier_sessions(
     """
     with closing(storage_of(settings)) as storage:
         library = Library(storage, project=project_slug(cwd))
-        moment = time.time() if now is None else now
         found: list[EarlierSession] = []
         for key, written in _logs_by_age(storage, cwd):
             listing = library.describe(key)
             if listing.messages and (imported or not listing.imported):
-                found.append(_described(listing, moment - written))
+                found.append(_described(listing, time.time() - written))
             if len(found) == limit:
                 break
         return found

@@ -83,9 +83,9 @@ def placeholder(role: str) -> Block:
     return text_block("[no content]" if role == "assistant" else "[empty message]")
 
 
-def result_stub(tool_use_id: str, text: str = STUB) -> Block:
-    """Return an error result with this text, the placeholder for a tool result that never arrived."""
-    return {"type": "tool_result", "tool_use_id": tool_use_id, "content": text, "is_error": True}
+def result_stub(tool_use_id: str) -> Block:
+    """Return an error result, the placeholder for a tool result that never arrived."""
+    return {"type": "tool_result", "tool_use_id": tool_use_id, "content": STUB, "is_error": True}
 
 
 def as_blocks(message: Message) -> list[Block]:

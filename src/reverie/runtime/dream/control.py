@@ -114,12 +114,10 @@ def stop(directory: str | os.PathLike[str], *, grace_seconds: float = _GRACE_SEC
     return _stopped(DreamLock(directory).holder(), grace_seconds)
 
 
-def stop_hung(
-    directory: str | os.PathLike[str], policy: DreamPolicy, *, grace_seconds: float = _GRACE_SECONDS
-) -> StoppedDream | None:
+def stop_hung(directory: str | os.PathLike[str], policy: DreamPolicy) -> StoppedDream | None:
     """Stop the dream over a directory if it has held the lock for too long; return None if no dream is hung."""
     holder = DreamLock(directory).holder()
-    return _stopped(holder, grace_seconds) if holder and holder.is_hung(policy.hung_minutes * 60.0) else None
+    return _stopped(holder, _GRACE_SECONDS) if holder and holder.is_hung(policy.hung_minutes * 60.0) else None
 
 
 def _stopped(holder: LockHolder | None, grace_seconds: float) -> StoppedDream | None:

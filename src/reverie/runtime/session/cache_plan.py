@@ -112,8 +112,8 @@ def _added_tokens(view: View) -> int:
 class CachePlan:
     """Places the breakpoints of each request and tracks the entries of the provider's cache."""
 
-    def __init__(self, *, compact_at: int, rates: RelativeRates, least_cached: int, ttl: str | None = None) -> None:
-        """Choose the TTL by price unless given; ``compact_at`` is the token count of the next compaction.
+    def __init__(self, *, compact_at: int, rates: RelativeRates, least_cached: int) -> None:
+        """Expect the next compaction at ``compact_at`` tokens.
 
         ``rates`` are the prices of the model in use, ``least_cached`` is the smallest prefix in tokens that it caches.
         """
@@ -126,7 +126,7 @@ class CachePlan:
         self._logged: _CacheState | None = None
         self._logged_cache: CacheState | None = None
         self._requests = 0
-        self.fixed_ttl = ttl
+        self.fixed_ttl: str | None = None
         """The lifetime of every write; None if prices choose it."""
         self._pauses = 0
         self.meter = CarryingMeter()

@@ -19,7 +19,7 @@ from typing import Final
 from .exchange import Exchange
 from .http1 import Bytes
 
-MAX_WAITING_BYTES: Final = 128_000_000
+_MAX_WAITING_BYTES: Final = 128_000_000
 _RESTART_SECONDS: Final = 5.0
 _END_SECONDS: Final = 20.0
 _LATEST_SECONDS: Final = 1.0
@@ -31,13 +31,10 @@ _PIECES: Final = 512
 class RecorderProcess:
     """Starts the recorder, hands exchanges to it, and starts it again if it ends."""
 
-    def __init__(
-        self, command: Sequence[str], tell: Callable[[str], None], *, max_waiting_bytes: int = MAX_WAITING_BYTES
-    ) -> None:
+    def __init__(self, command: Sequence[str], tell: Callable[[str], None]) -> None:
         """Run ``command`` as the recorder; ``tell`` gets sentences about exchanges that were not recorded."""
         self._command = command
         self._tell = tell
-        self._most = max_waiting_bytes
         self._process: subprocess.Popen[bytes] | None = None
         self._started = 0.0
         self._queue: SimpleQueue[tuple[float, Exchange] | None] = SimpleQueue()
@@ -61,7 +58,7 @@ class RecorderProcess:
             return
         size = exchange.size
         with self._lock:
-            fits = self._waiting + size <= self._most
+            fits = self._waiting + size <= _MAX_WAITING_BYTES
             self._waiting += size if fits else 0
         if fits:
             self._queue.put((time.monotonic(), exchange))
@@ -92,7 +89,7 @@ class RecorderProcess:
 
     def _await_pause(self, over: float) -> None:
         """Wait a moment while other requests pass, so that a burst of them has the processor."""
-        while self.is_busy() and self._waiting < self._most // 2 and time.monotonic() < over + _LATEST_SECONDS:
+        while self.is_busy() and self._waiting < _MAX_WAITING_BYTES // 2 and time.monotonic() < over + _LATEST_SECONDS:
             if self._closing.wait(_LOOK_SECONDS):
                 return
 

@@ -23,6 +23,7 @@ EDGE_BYTES: Final = 1_000_000
 _GRACE_SECONDS: Final = 1.0
 _DRAIN_SECONDS: Final = 0.5
 _CHUNK_BYTES: Final = 65_536
+_END_BYTES: Final = 4_096
 _MAX_BACKGROUND: Final = 32
 _SUPERVISOR: Final = Path(__file__).with_name("supervise.py")
 
@@ -189,10 +190,10 @@ class Shell:
         with self._lock:
             return self.output.all().decode("utf-8", "replace")
 
-    def end_of_output(self, max_bytes: int = 4_096) -> tuple[str, int]:
+    def end_of_output(self) -> tuple[str, int]:
         """Return the end of the output so far as text, and the number of lines of all of it."""
         with self._lock:
-            return self.output.end(max_bytes).decode("utf-8", "replace"), self.output.total_lines
+            return self.output.end(_END_BYTES).decode("utf-8", "replace"), self.output.total_lines
 
     def new_output(self) -> str:
         """Return the output since the last call of ``new_output`` as text."""
