@@ -1,4 +1,4 @@
-"""The keys of the terminal by what is open: the input line, a question, or running work."""
+"""The key bindings of the terminal: of the input line, of questions, and the interrupts."""
 
 from __future__ import annotations
 
