@@ -177,7 +177,7 @@ def _reason(error: psycopg.Error) -> str:
 
 
 def explained(error: psycopg.Error, advice: str = "") -> str:
-    """Return the first line of a database's error, which has no values of rows, and what to do."""
+    """Return the first line of a database's error, which has no values of rows, and the advice."""
     if isinstance(error, errors.ReadOnlySqlTransaction):
         return "it is read-only for this role; give the URL of the primary server, with a role that may write"
     first = (str(error).strip().splitlines() or [type(error).__name__])[0]
