@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from prefixes import extends
 from reverie.cache.prefix import Prefix
 from reverie.cache.usage import Usage
-from reverie.cache.watch import INERT_OPTIONS, CacheBreak, CacheWatch, changes, registered_by
+from reverie.cache.watch import INERT_OPTIONS, CacheBreak, CacheWatch, changes, registered_by, restarts
 from reverie.conversation.decisions import (
     CacheEdits,
     Cause,
@@ -285,3 +285,12 @@ def test_naming_by_equality_is_caught() -> None:
     later = changed(turn_keys)
     assert names_what_differs(named, request(), later)
     assert not names_what_differs(named_by_equality, request(), later)
+
+
+@pytest.mark.parametrize("losses", [20, 1_030, 5_000])
+def test_losses_at_new_prompts_are_told_from_chance_however_many_there_are(losses: int) -> None:
+    calls = range(10 * losses)
+    prompted = set(calls[::10])
+    assert restarts(set(calls[: 10 * losses : 10]), prompted, len(calls)) == set(calls[: 10 * losses : 10])
+    assert restarts(set(calls[:losses]), prompted, len(calls)) == set()  # as many at prompts as chance gives
+    assert restarts(set(calls), set(calls), len(calls)) == set()

@@ -280,6 +280,20 @@ def test_a_line_on_stdin_that_is_no_message_says_how_to_write_one_and_leaves_no_
     assert not list(home.glob("projects/*/*"))
 
 
+def test_a_program_that_waits_for_the_session_before_it_writes_a_prompt_gets_it(home: Path, tmp_path: Path) -> None:
+    formats = ["--input-format", "stream-json", "--output-format", "stream-json"]
+    command = [sys.executable, "-m", "reverie", "-p", "--model", MODEL, "--cwd", str(tmp_path), *formats]
+    pipe, keyed = subprocess.PIPE, {**os.environ, "ANTHROPIC_API_KEY": "any"}
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=keyed) as program:
+        assert program.stdin is not None
+        assert program.stdout is not None
+        first = json.loads(program.stdout.readline())
+        program.stdin.close()
+        program.stdout.read()
+    assert first["event"] == "session_opened"
+    assert not list(home.glob("projects/*/*"))
+
+
 def test_the_answer_is_what_was_said_after_the_last_tool(chat: Chat, tmp_path: Path) -> None:
     (tmp_path / "project" / "notes.txt").write_text("remember the milk\n")
     code, out, _ = chat("--print", f"read the file {tmp_path / 'project' / 'notes.txt'}")

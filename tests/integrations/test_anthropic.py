@@ -221,6 +221,18 @@ def test_words_put_into_the_models_mouth_pass_as_they_are(talk: Talk) -> None:
     assert len(talk.fallbacks) == 1
 
 
+def test_a_field_that_resembles_another_goes_to_the_provider_as_the_host_sent_it(talk: Talk) -> None:
+    with pytest.raises(anthropic.BadRequestError, match="callbacks"):  # which the provider does not know
+        talk.client.messages.create(
+            model=MODEL,
+            max_tokens=9,
+            messages=[{"role": "user", "content": "one"}],
+            extra_body={"callbacks": ["trace"]},
+        )
+    assert talk.server.requests[0]["callbacks"] == ["trace"]
+    assert "the provider: callbacks: Extra inputs are not permitted" in talk.fallbacks[0]
+
+
 def test_other_endpoints_are_left_alone(talk: Talk) -> None:
     counted = talk.client.messages.count_tokens(model=MODEL, messages=[{"role": "user", "content": "hello there"}])
     assert counted.input_tokens > 0

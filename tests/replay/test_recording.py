@@ -89,34 +89,36 @@ def test_the_lost_past_of_a_recording_that_starts_in_the_middle_is_no_system_pro
 
 @pytest.mark.requirement("B1")
 @pytest.mark.parametrize("share", [0.3, 0.5, 0.7])
-@pytest.mark.parametrize("is_cold", [True, False])
-def test_the_past_of_a_session_without_its_first_lines_is_no_system_prompt(tmp_path: Path, share: float, is_cold: bool):
+@pytest.mark.parametrize("pause", ["", "10 minutes", "10 minutes in an hour's cache"])
+def test_the_past_of_a_session_without_its_first_lines_is_no_system_prompt(tmp_path: Path, share: float, pause: str):
     """Without a compaction the missing parent tells that there is a past, and a read after a pause what it is not."""
     rows = [json.loads(line) for line in as_claude_code_jsonl(coding_session(3, 120_000, compact_at=None)).splitlines()]
     late = rows[int(len(rows) * share) :]
     replies = [row for row in late if row["type"] == "assistant"]
-    pause = replies[-1]["message"]["id"]
+    last = replies[-1]["message"]["id"]
     for row in late:
         bill = row.get("message", {}).get("usage", {})
         if bill and bill["cache_read_input_tokens"] < 20_000:  # pauses of the generated session, with nothing in common
             bill |= {"cache_read_input_tokens": 0, "cache_creation_input_tokens": input_of(bill)}
-        if is_cold and row.get("message", {}).get("id") == pause:
+        if pause and row.get("message", {}).get("id") == last:
             bill |= {"cache_read_input_tokens": 12_000, "cache_creation_input_tokens": input_of(bill) - 12_000}
+        if bill and "hour" in pause:
+            bill["cache_creation"] = {"ephemeral_1h_input_tokens": bill["cache_creation_input_tokens"]}
     for row in reversed(late):
-        if is_cold and "timestamp" in row:
+        if pause and "timestamp" in row:
             row["timestamp"] = (datetime.fromisoformat(row["timestamp"]) + timedelta(minutes=10)).isoformat()
         if row["type"] == "user":
             break
     file = tmp_path / "late.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in late))
     (recording,), _ = recordings_in([file])
-    assert sum(recording.prefix) == (12_000 if is_cold else 20_000)
+    assert sum(recording.prefix) == (12_000 if pause == "10 minutes" else 20_000)  # an hour's cache was not cold
     first = input_of(replies[0]["message"]["usage"])
     assert recording.lost is not None
     assert 0.6 * first < sum(recording.prefix) + recording.lost <= first
     report = compare([recording], policies=("recorded", "append-only", "balanced"))
     assert report.simulator is not None
-    assert abs(report.simulator.cost_ratio - 1) < 0.05
+    assert abs(report.simulator.cost_ratio - 1) < 0.05 or "hour" in pause
     assert any("begins in the middle" in note and "late.jsonl" in note for note in report.skipped)
 
 
@@ -133,6 +135,7 @@ def test_a_session_begins_late_if_its_parent_or_its_call_is_missing(tmp_path: Pa
     assert all(begins_late(rows[at:]) for at in starts[1:])
     answer = next(at for at in starts if "tool_result" in json.dumps(rows[at]))
     assert begins_late([{**rows[answer], "parentUuid": None}, *rows[answer + 1 :]])
+    assert not begins_late([rows[starts[0]], rows[answer], *rows[starts[0] + 1 : answer], *rows[answer + 1 :]])
     first = rows[starts[0]]
     assert not begins_late([{**first, "parentUuid": None}, *rows[starts[0] + 1 :]])
 

@@ -156,9 +156,15 @@ def test_words_of_the_user_open_with_the_changes_that_followed_however_much_was_
     for number in range(2):
         script.reply(call(f"mend{number}", "Edit", file_path="/r/gate.py", old_string="a", new_string="b"))
         script.result(f"mend{number}", "done")
+    script.reply(call("shell", "Bash", command="sed -i s/a/b/ /r/gate.py"))
+    script.result("shell", "")
     shown = back(script, storage).expand(asked, about="walrus").splitlines()
     calls = [line.split(maxsplit=1)[1] for line in shown if " /r/" in line]
-    assert calls == [*(f"Read /r/{number}.py" for number in range(7)), "Edit /r/gate.py"]
+    assert calls == [
+        *(f"Read /r/{number}.py" for number in range(6)),
+        "Edit /r/gate.py",
+        "Bash sed -i s/a/b/ /r/gate.py",
+    ]
 
 
 def test_a_stored_result_opens_at_the_words_in_the_file_and_not_in_its_preview(

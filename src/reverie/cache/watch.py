@@ -10,7 +10,7 @@ only in the billed tokens: tokens that left the request, or a rewritten end.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from math import comb
+from math import exp, lgamma, log, log1p
 from typing import Any, Final, TypeVar, cast
 
 from ..conversation.decisions import CacheEdits, Decision, PrefixRendered, Unknown, name_of
@@ -186,9 +186,13 @@ def restarts(unseen: Collection[T], prompted: Collection[T], calls: int) -> set[
     """
     hits = set(prompted).intersection(unseen)
     share = len(prompted) / max(1, calls)
+    of = len(unseen)
+    if not hits or share >= 1:
+        return set()
+    shares = log(share), log1p(-share)
     by_chance = sum(
-        comb(len(unseen), count) * share**count * (1 - share) ** (len(unseen) - count)
-        for count in range(len(hits), len(unseen) + 1)
+        exp(lgamma(of + 1) - lgamma(hit + 1) - lgamma(of - hit + 1) + hit * shares[0] + (of - hit) * shares[1])
+        for hit in range(len(hits), of + 1)
     )
     return hits if by_chance < _CHANCE else set()
 

@@ -279,10 +279,13 @@ def _typed(block: Record) -> bool:
 
 
 def _answers_unseen_calls(entries: Sequence[Entry]) -> bool:
-    """Say whether a result comes before the first reply."""
-    before = takewhile(lambda entry: entry.kind != ASSISTANT, entries)
-    contents = (object_of(entry.body.get("message")).get("content") for entry in before)
-    return any(object_of(block).get("type") == "tool_result" for content in contents for block in as_list(content))
+    """Say whether a result comes before the first reply, and no reply has its call."""
+    contents = [(entry.kind, as_list(object_of(entry.body.get("message")).get("content"))) for entry in entries]
+    before = takewhile(lambda one: one[0] != ASSISTANT, contents)
+    answered = {as_text(object_of(block).get("tool_use_id")) for _, blocks in before for block in blocks} - {""}
+    return bool(answered) and not answered <= {
+        as_text(object_of(one).get("id")) for _, some in contents for one in some
+    }
 
 
 def _title_of(entries: Sequence[Entry]) -> str:

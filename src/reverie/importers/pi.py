@@ -57,7 +57,7 @@ def _branch(source: RecordSource, draft: SessionDraft) -> list[tuple[int, Record
             nodes[id] = Node(id, as_text(row.get("parentId")) or None)
         kept.append((number, row))
     branch = newest_branch(list(nodes.values()))
-    draft.begins_late = branch.lacks_root(nodes)
+    draft.begins_late = branch.lacks_root({as_text(row.get("id")) for row in source.rows})
     for node in branch.abandoned:
         draft.abandon(node.uuid)
     for _ in branch.bridged:

@@ -15,6 +15,7 @@ from anyio import Lock
 from ..conversation.cuts import USER_CONTEXT, Item
 from ..conversation.decisions import Cause, Replacement, ResultsCleared, Snipped
 from ..conversation.entries import ASSISTANT, ATTACHMENT, USER, Entry, reply_id
+from ..conversation.wire.fields import similar_field
 from ..conversation.wire.options import DEFAULT_MAX_TOKENS
 from ..errors import InputError, ModelError, SessionError
 from ..events import EntryAppended, Event
@@ -97,7 +98,7 @@ class HostSession:
             thread: Mapping[str, Any] = body.get("thread") or {}
             if thread.get("type") == "continue":
                 await self._go_on(pieces, str(thread.get("previous_message_id")))
-                return self._sent(await self.session.prepare(**{**self._asked, **options}), body)
+                return await self._prepared({**self._asked, **options}, body)
             self._refuse_others(pieces, body)
             await self._follow(pieces)
             self._asked = {
@@ -108,14 +109,14 @@ class HostSession:
                 **options,
             }
             await self._ask_for_summary(beside)
-            return self._sent(await self.session.prepare(**self._asked), body)
+            return await self._prepared(self._asked, body)
 
     async def recover(self, error: ModelError, body: Mapping[str, Any]) -> dict[str, Any] | None:
         """Return another request after the provider refused the last prepared one; None if a change cannot help."""
         async with self._lock:
             if not await self.session.recover(error):
                 return None
-            return self._sent(await self.session.prepare(**self._asked), body)
+            return await self._prepared(self._asked, body)
 
     async def observe(self, reply: Any, beside: SendBeside | None = None) -> None:
         """Log a reply and its cost, once; a request for a summary that is due is sent by ``beside``."""
@@ -361,8 +362,12 @@ class HostSession:
         owner.results[piece.id] = LoggedResult(entry.uuid, (piece.key, content_key(shown)))
         return shown
 
-    def _sent(self, request: dict[str, Any], body: Mapping[str, Any]) -> dict[str, Any]:
-        return {**request, "stream": body["stream"]} if "stream" in body else request
+    async def _prepared(self, asked: Mapping[str, Any], body: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the session's next request with all fields of the host's; the provider judges unknown names."""
+        unknown = {name: value for name, value in asked.items() if similar_field(name)}
+        known = {name: value for name, value in asked.items() if name not in unknown}
+        streams = {"stream": body["stream"]} if "stream" in body else {}
+        return {**await self.session.prepare(**known), **unknown, **streams}
 
 
 def _shown(entry: Entry, piece: HistoryPiece) -> str | list[Block]:

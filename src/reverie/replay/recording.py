@@ -320,8 +320,10 @@ def _cold_reads(steps: list[RecordedRequest], most: int) -> Iterator[int]:
     first = steps[0].billed
     if first is not None and 0 < first.read < first.input / 2:  # the pause was before it
         yield first.read
+    is_long = any(step.billed is not None and step.billed.write_1h for step in steps)
+    pause = LIFETIMES["1h" if is_long else "5m"]
     for before, step in pairwise(steps):
-        if step.billed is not None and step.at - before.at >= LIFETIMES["5m"] and 0 < step.billed.read < most:
+        if step.billed is not None and step.at - before.at >= pause and 0 < step.billed.read < most:
             yield step.billed.read
 
 

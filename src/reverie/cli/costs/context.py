@@ -132,6 +132,7 @@ def verdict(one: dict[str, Any]) -> list[tuple[str, str]]:
     colour = {"fine": "green", "warning": "yellow", "error": "yellow"}.get(window["level"], "red")
     base = "auto-compact" if window["auto_compact_on"] else "the effective window"
     text = f"{one['count']:,} of {window['window_tokens']:,} tokens; {window['percent_left']}% left before {base}"
+    text += ", with a margin for safety" if window["used"] > one["count"] else ""
     return [(f"{text}\n\n", colour)]
 
 

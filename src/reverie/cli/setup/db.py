@@ -156,7 +156,7 @@ def queue(kind: Any, project: str, session: str, every: float | None, stop: bool
 def audit(since: datetime | None, limit: int, as_json: bool) -> int:
     """Show who deleted, exported or moved data of the tenant, newest first; without content."""
     settings = load_settings()
-    first = "-infinity" if since is None else since.isoformat()
+    first = "-infinity" if since is None else since.astimezone().isoformat()
     with closing(storage_of(settings)) as storage:
         database = database_of(storage)
         if database is None:

@@ -40,6 +40,7 @@ from ..output import printable, say, visible, warn
 from .background_work import AnsweredPrompt, unfinished_lines
 from .calls import call_title
 from .options import Options
+from .sessions import remove_if_unused
 from .transcript import FOR_USERS
 
 OutputFormat: TypeAlias = Literal["text", "json", "stream-json"]
@@ -177,20 +178,34 @@ async def print_answer(options: Options, settings: Settings, output: OutputForma
             agent.listen(Progress(options.cwd, with_text=streams).on_event)
         agent.listen(lambda event: print_warning(event, verbose=options.verbose))
     agent.listen(answer.on_event)
-    async with aclosing(prompts_of(options)) as prompts:
-        prompt = await anext(prompts, None)  # before a session is made
-        if prompt is None:
-            raise InputError("there is no prompt: pass one as an argument or as a message on stdin")
+    code, is_new = 0, False
+    try:
         async with agent:
-            if options.approve_plan is not None:
-                await agent.approve_plan(options.approve_plan)
-            code = await _answer(agent, prompt, options, answer, output)
-            while code != EXIT_CODES["aborted"] and (prompt := await anext(prompts, None)) is not None:
-                code = await _answer(agent, prompt, options, answer, output)
-            for line in unfinished_lines(agent):
-                warn(line)
+            is_new = options.session is None
+            code = await _answer_all(agent, options, answer, output)
+    except InputError:
+        if is_new:
+            remove_if_unused(agent)
+        raise
     if answer.is_complete() and settings.switches.memory and settings.switches.extraction:
         leave_extraction(settings, agent)
+    return code
+
+
+async def _answer_all(agent: Agent, options: Options, answer: QueryResult, output: OutputFormat) -> int:
+    """Answer each prompt until one is interrupted, and return the last exit code."""
+    if options.approve_plan is not None:
+        await agent.approve_plan(options.approve_plan)
+    code = None
+    async with aclosing(prompts_of(options)) as prompts:
+        async for prompt in prompts:
+            code = await _answer(agent, prompt, options, answer, output)
+            if code == EXIT_CODES["aborted"]:
+                break
+    if code is None:
+        raise InputError("there is no prompt: pass one as an argument or as a message on stdin")
+    for line in unfinished_lines(agent):
+        warn(line)
     return code
 
 

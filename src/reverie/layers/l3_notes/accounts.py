@@ -35,9 +35,11 @@ _ANNOUNCED_SHARE: Final = 0.1  # of the sentences before calls; an opening that 
 _LEAST_ANNOUNCED: Final = 3
 _WORKING_WEIGHT: Final = 0.5  # of words between calls; the last reply tells the result
 _LEFT_OUT: Final = " … "
+_FRAME_TOKENS: Final = 3  # of a sentence, for its speaker or a mark before it
 _ANNOUNCING_WEIGHT: Final = 0.25
 _SPLIT: Final = re.compile(r"(?<=[.!?])(?<!\d\.)[\"')\]*`]*\s+(?=[\"'(\[*`]*[A-Z0-9])")
 _FENCE: Final = re.compile(r"^```.*?^```[^\n]*$", re.DOTALL | re.MULTILINE)
+_CODE: Final = "```"
 _MARKS: Final = re.compile(r"\s*(?:#+ |[-*+] |\|[\s|:-]*\|?\s*\Z)")
 _ITEM: Final = re.compile(r"\s*(?:[-*+]\s+)?(?:\*\*)?(\d{1,2}|[A-Za-z])[.):]\s")
 _PICKED: Final = re.compile(r"(?<![\w.])(?:\d{1,2}|[A-Za-z])(?![\w'])")
@@ -65,15 +67,18 @@ def request_accounts(activity: Activity, tokens: int, visible: Container[str] = 
     the current state quotes.
     """
     work = _chosen_work(activity, int(tokens * _WORK_SHARE), visible, _RANKS[:-1])
-    left = tokens - sum(estimate_text(line) + 2 for lines in work.values() for _, line in lines)
-    said = _spoken_lines(activity, left, visible)
-    # The work gets the room that the words leave.
-    spoken = sum(estimate_text(line) + 2 for lines in said.values() for _, line in lines)
-    work = _chosen_work(activity, tokens - spoken, visible, _RANKS)
+    worked = _tokens_of(work)
+    said = _spoken_lines(activity, tokens - worked, visible)
+    # The work gets the room that the words leave, and never less than it had.
+    work = _chosen_work(activity, max(worked, tokens - _tokens_of(said)), visible, _RANKS)
     order = (asked.uuid for asked in activity.requests)
     handles = dict.fromkeys((*order, *work, *said))
     lines = {handle: sorted((*said.get(handle, ()), *work.get(handle, ()))) for handle in handles}
     return {handle: "\n".join(line for _, line in found) for handle, found in lines.items() if found}
+
+
+def _tokens_of(lines: Mapping[str, Sequence[tuple[int, str]]]) -> int:
+    return sum(estimate_text(line) + 2 for some in lines.values() for _, line in some)
 
 
 def account_lines(
@@ -300,13 +305,15 @@ def _telling(
 def _sentences_of(request: str, at: int, text: str, is_last: bool) -> tuple[SpokenSentence, ...]:
     """Return the sentences of a reply without code and headings, and without those that only announce the next one.
 
-    Between calls, a sentence that ends in a colon announces a call.
+    Between calls, a sentence that ends in a colon announces a call. Code and what is left out have numbers too.
     """
     found: list[SpokenSentence] = []
-    for line in _FENCE.sub("", text).splitlines():
+    number = 0
+    for line in _FENCE.sub(_CODE, text).splitlines():
         if not line.strip() or _MARKS.fullmatch(line) or line.lstrip().startswith("#"):
             continue
         for part in _SPLIT.split(line.strip()):
+            number += 1
             plain = part.strip("*_ ")
             asks = plain.endswith("?")
             announces = plain.endswith(":")
@@ -316,7 +323,8 @@ def _sentences_of(request: str, at: int, text: str, is_last: bool) -> tuple[Spok
             if asks or len(terms) >= _LEAST_WORDS:
                 shown = one_line(part, _SENTENCE_CHARS)
                 weight = _ANNOUNCING_WEIGHT if announces else 1.0 if is_last else _WORKING_WEIGHT
-                found.append(SpokenSentence(request, (at, len(found)), shown, estimate_text(shown) + 1, terms, weight))
+                tokens = estimate_text(shown) + _FRAME_TOKENS
+                found.append(SpokenSentence(request, (at, number), shown, tokens, terms, weight))
     return tuple(found)
 
 

@@ -12,7 +12,7 @@ from importlib.resources import files
 from typing import Any, Final, LiteralString
 
 import psycopg
-from procrastinate import App, PsycopgConnector
+from procrastinate import App, BaseConnector, PsycopgConnector
 from procrastinate.exceptions import ConnectorException, UniqueViolation
 from procrastinate.jobs import Job, Status
 from procrastinate.manager import JobManager
@@ -82,6 +82,12 @@ def install(url: str, *, grant: str = "", worker: str = "") -> bool:
         ) from error
 
 
+async def refuse_newer_tables(connector: BaseConnector, url: str) -> None:
+    """Raise ``NewerVersion`` if a newer Reverie changed the tables."""
+    found = await connector.execute_query_all_async("SELECT name FROM reverie.migrations ORDER BY number")
+    check_version((row["name"] for row in found), url)
+
+
 class _Jobs(JobManager):
     """The engine's access to jobs, which another worker may have taken up and ended while this one was away."""
 
@@ -91,12 +97,8 @@ class _Jobs(JobManager):
 
     async def fetch_job(self, *args: Any, **kwargs: Any) -> Job | None:
         """Take a job; raise ``NewerVersion`` if a newer Reverie changed the tables."""
-        await self._check_version()
+        await refuse_newer_tables(self.connector, self._url)
         return await super().fetch_job(*args, **kwargs)
-
-    async def _check_version(self) -> None:
-        found = await self.connector.execute_query_all_async("SELECT name FROM reverie.migrations ORDER BY number")
-        check_version((row["name"] for row in found), self._url)
 
     async def finish_job_by_id_async(self, *args: Any, **kwargs: Any) -> None:
         """End a job, unless another worker has."""
@@ -108,17 +110,20 @@ class _Jobs(JobManager):
 
         An attempt on tables that a newer Reverie changed meanwhile does not count, and the job waits for no time.
         """
+        is_queued = False
         try:
             with _ended_already():
                 await super().retry_job_by_id_async(job_id, *args, **kwargs)
+                is_queued = True
         except (UniqueViolation, AssertionError) as error:  # the engine asserts a detail that row-level security hides
             if not isinstance(error.__context__, psycopg.errors.UniqueViolation):
                 raise
             await self.finish_job_by_id_async(job_id, Status.ABORTED, delete_job=True)
         try:
-            await self._check_version()
+            await refuse_newer_tables(self.connector, self._url)
         except NewerVersion:
-            await self.connector.execute_query_async(_NOT_TRIED, id=job_id)
+            if is_queued:
+                await self.connector.execute_query_async(_NOT_TRIED, id=job_id)
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from procrastinate.retry import RetryDecision
 from ...errors import ModelError, NewerVersion, ReverieError, SessionBusy, StorageError
 from ...settings import Settings
 from ...storage.postgres.connections import UNREACHABLE, explained, place_of
-from .engine import worker_app, worker_parameters
+from .engine import refuse_newer_tables, worker_app, worker_parameters
 from .queue import KINDS, QUEUE, SCHEMA, JobArguments, JobQueue, Kind, task_name
 from .tasks import run_job
 
@@ -117,6 +117,7 @@ async def _run(
     for kind in KINDS:
         _add_task(app, kind, url, settings, listener)
     async with app.open_async(), anyio.create_task_group() as group:
+        await refuse_newer_tables(app.connector, url)
         await _take_up(app, stalled_seconds)
         group.start_soon(_watch_stalled, app, stalled_seconds)
         await app.run_worker_async(

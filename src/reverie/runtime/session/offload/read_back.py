@@ -63,7 +63,7 @@ EXPAND_TOOL: Final[dict[str, Any]] = {
 _MAX_FIRST_LINE_CHARS: Final = 100
 _ABOUT_CHARS: Final = 1_000
 _FOLLOWING_CALLS: Final = 8
-_FOLLOWED: Final = 400
+_MOST_FOLLOWING: Final = 400  # messages after one in which calls are looked for
 _NEAR: Final = 20
 """The messages before and after one in which its calls and results are looked for."""
 _LEAST_START: Final = 8
@@ -331,11 +331,12 @@ def _following(entries: Sequence[Entry]) -> list[str]:
     """
     lines: dict[str, str] = {}
     changes: set[str] = set()
-    for entry in takewhile(lambda entry: not own_words(entry), entries[:_FOLLOWED]):
+    for entry in takewhile(lambda entry: not own_words(entry), entries[:_MOST_FOLLOWING]):
         for call in (block for block in rows_of(_content(entry)) if block.get("type") == "tool_use"):
-            line = call_line(call, _MAX_FIRST_LINE_CHARS)
-            lines.setdefault(line, f"{entry.uuid[:_LEAST_START]}  {line}")
-            if tool_effect(str(call.get("name")), call.get("input")).what in ("edit", "write"):
+            line = call_line(call)
+            lines.setdefault(line, f"{entry.uuid[:_LEAST_START]}  {call_line(call, _MAX_FIRST_LINE_CHARS)}")
+            effect = tool_effect(str(call.get("name")), call.get("input"))
+            if effect.what in ("edit", "write") or (effect.what == "run" and (effect.path or effect.deleted)):
                 changes.add(line)
     chosen = set(sorted(lines, key=lambda line: line not in changes)[:_FOLLOWING_CALLS])
     shown = [lines[line] for line in lines if line in chosen]
