@@ -66,11 +66,11 @@ def request_accounts(activity: Activity, tokens: int, visible: Container[str] = 
     Requests and replies whose handle is ``visible`` are left out with the work after them, and the last reply, which
     the current state quotes.
     """
-    work = _chosen_work(activity, int(tokens * _WORK_SHARE), visible, _RANKS[:-1])
-    worked = _tokens_of(work)
-    said = _spoken_lines(activity, tokens - worked, visible)
-    # The work gets the room that the words leave, and never less than it had.
-    work = _chosen_work(activity, max(worked, tokens - _tokens_of(said)), visible, _RANKS)
+    half = int(tokens * _WORK_SHARE)
+    said = _spoken_lines(activity, tokens - _tokens_of(_chosen_work(activity, half, visible, _RANKS[:-1])), visible)
+    # The work gets the room that the words leave, and its most important lines never less than they had.
+    least = _tokens_of(_chosen_work(activity, half, visible, _RANKS[:1]))
+    work = _chosen_work(activity, max(least, tokens - _tokens_of(said)), visible, _RANKS)
     order = (asked.uuid for asked in activity.requests)
     handles = dict.fromkeys((*order, *work, *said))
     lines = {handle: sorted((*said.get(handle, ()), *work.get(handle, ()))) for handle in handles}
